@@ -10,6 +10,144 @@ REVOKE ALL ON SCHEMA once, once_data FROM PUBLIC;
 COMMENT ON SCHEMA once IS 'pgonce: functions to call, and the catalogue of scopes, generations and epochs';
 COMMENT ON SCHEMA once_data IS 'pgonce: tables, fences and compiled functions of the scopes; nothing here is an interface';
 
+-- types/enums.sql
+CREATE TYPE once.outcome AS ENUM ('fresh', 'replay', 'in_progress', 'mismatch', 'failed', 'parked');
+COMMENT ON TYPE once.outcome IS 'what became of a claim';
+
+CREATE TYPE once.claim_state AS ENUM ('in_progress', 'done', 'failed', 'parked', 'tombstone');
+COMMENT ON TYPE once.claim_state IS
+    'state of a claim''s row; a tombstone stands where a key was moved away, or where a claim above READ COMMITTED proved its absence';
+
+-- tables/scope.sql
+CREATE TABLE once.scope (
+    scope_id              integer     GENERATED ALWAYS AS IDENTITY,
+    name                  text        COLLATE "C" NOT NULL,
+    dedup_window          interval    NOT NULL,
+    retry_horizon         interval    NOT NULL,
+    generations           integer     NOT NULL,
+    rotate_rows           bigint,
+    lease                 interval    NOT NULL,
+    max_attempts          integer     NOT NULL,
+    on_expiry             text        NOT NULL,
+    max_result_bytes      integer     NOT NULL,
+    subject_required      boolean     NOT NULL,
+    archive               text        NOT NULL,
+    created_at            timestamptz NOT NULL DEFAULT now(),
+    maintained_at         timestamptz,
+    CONSTRAINT scope_pk PRIMARY KEY (scope_id),
+    CONSTRAINT scope_name_uq UNIQUE (name),
+    CONSTRAINT scope_name_ck CHECK (
+        name ~ '^[a-z][a-z0-9_]{0,31}$' AND name !~ '(_g[0-9]+|_fence|_seed|_pk|_open_idx)$'),
+    CONSTRAINT scope_window_ck CHECK (dedup_window > retry_horizon AND dedup_window >= interval '1 second'),
+    CONSTRAINT scope_retry_horizon_ck CHECK (retry_horizon > interval '0'),
+    CONSTRAINT scope_generations_ck CHECK (generations BETWEEN 1 AND 12),
+    CONSTRAINT scope_rotate_rows_ck CHECK (rotate_rows > 0),
+    CONSTRAINT scope_lease_ck CHECK (lease > interval '0'),
+    CONSTRAINT scope_max_attempts_ck CHECK (max_attempts > 0),
+    CONSTRAINT scope_on_expiry_ck CHECK (on_expiry IN ('takeover', 'park')),
+    CONSTRAINT scope_max_result_bytes_ck CHECK (max_result_bytes BETWEEN 1024 AND 67108864),
+    CONSTRAINT scope_archive_ck CHECK (archive IN ('keep', 'discard'))
+);
+
+COMMENT ON TABLE once.scope IS 'one row a scope: a namespace of keys with one policy';
+COMMENT ON COLUMN once.scope.name IS 'prefix of everything the scope has in once_data';
+COMMENT ON COLUMN once.scope.dedup_window IS 'how long a finished key is recognised, at least';
+COMMENT ON COLUMN once.scope.retry_horizon IS 'how long any caller may still retry; always shorter than the window';
+COMMENT ON COLUMN once.scope.generations IS 'generations a window: the open one is rotated after dedup_window / generations';
+COMMENT ON COLUMN once.scope.rotate_rows IS 'rotate earlier when the open generation holds this many rows; NULL: by age only';
+COMMENT ON COLUMN once.scope.lease IS 'length of a lease, for claims that are leased';
+COMMENT ON COLUMN once.scope.max_attempts IS 'attempts at one key before it is parked, for claims that are leased';
+COMMENT ON COLUMN once.scope.on_expiry IS 'what an expired lease leads to: takeover by the next caller, or park';
+COMMENT ON COLUMN once.scope.max_result_bytes IS 'a larger result is not stored, only its size';
+COMMENT ON COLUMN once.scope.subject_required IS 'whether every key belongs to a subject (a tenant, a user)';
+COMMENT ON COLUMN once.scope.archive IS 'keep: no generation is retired; discard: a retired generation is dropped';
+COMMENT ON COLUMN once.scope.maintained_at IS 'when maintain last finished its round over this scope';
+
+-- tables/claim_template.sql
+-- The columns of every generation, fixed-width first. Generations are made LIKE this table; it never holds a row.
+-- A column added here reaches new generations only: leaves are never rewritten, since a rewritten table looks empty to
+-- older snapshots.
+CREATE TABLE once.claim_template (
+    claimed_at    timestamptz      NOT NULL,
+    finished_at   timestamptz,
+    lease_until   timestamptz,
+    omitted_bytes bigint,
+    claim_id      uuid             NOT NULL,
+    generation    integer          NOT NULL,
+    attempt       integer          NOT NULL,
+    state         once.claim_state NOT NULL,
+    subject       text             COLLATE "C" NOT NULL,
+    key           text             COLLATE "C" NOT NULL,
+    fingerprint   bytea,
+    result        bytea,
+    content_type  text,
+    meta          jsonb,
+    CONSTRAINT claim_key_ck CHECK (octet_length(key) BETWEEN 1 AND 255),
+    CONSTRAINT claim_subject_ck CHECK (octet_length(subject) <= 255)
+);
+
+COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
+COMMENT ON COLUMN once.claim_template.claimed_at IS 'when this attempt took the key';
+COMMENT ON COLUMN once.claim_template.finished_at IS 'when it was completed or failed; retention counts from here';
+COMMENT ON COLUMN once.claim_template.lease_until IS 'end of the lease, where the claim is leased';
+COMMENT ON COLUMN once.claim_template.omitted_bytes IS 'size of a result that was too large to be stored';
+COMMENT ON COLUMN once.claim_template.claim_id IS 'identity of this claim, never used again';
+COMMENT ON COLUMN once.claim_template.attempt IS 'fencing number, grows at every takeover';
+COMMENT ON COLUMN once.claim_template.fingerprint IS 'digest of the request; NULL: not compared';
+COMMENT ON COLUMN once.claim_template.result IS 'the stored result, given back to every duplicate';
+COMMENT ON COLUMN once.claim_template.meta IS 'small metadata of the result: status, headers';
+
+-- tables/epoch.sql
+CREATE TABLE once.epoch (
+    scope_id     integer     NOT NULL,
+    epoch        bigint      NOT NULL,
+    generation   integer     NOT NULL,
+    sealed       integer[]   NOT NULL,
+    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    switched_at  timestamptz,
+    settled_at   timestamptz,
+    waits_for    text[],
+    waits_since  timestamptz,
+    CONSTRAINT epoch_pk PRIMARY KEY (scope_id, epoch),
+    CONSTRAINT epoch_scope_fk FOREIGN KEY (scope_id) REFERENCES once.scope ON DELETE CASCADE
+);
+
+COMMENT ON TABLE once.epoch IS
+    'one row an epoch whose functions exist: which generation it inserts into and which it probes. Current is the one that the scope''s fence names';
+COMMENT ON COLUMN once.epoch.generation IS 'the open generation';
+COMMENT ON COLUMN once.epoch.sealed IS 'the sealed generations it probes, newest first';
+COMMENT ON COLUMN once.epoch.switched_at IS 'when the fence was moved to it';
+COMMENT ON COLUMN once.epoch.settled_at IS 'when every transaction older than the switch was seen to have ended';
+COMMENT ON COLUMN once.epoch.waits_for IS 'the transactions older than the switch, as pg_locks.virtualtransaction names them';
+COMMENT ON COLUMN once.epoch.waits_since IS 'when waits_for was noted; a server started later invalidates the note';
+
+-- tables/generation.sql
+CREATE TABLE once.generation (
+    scope_id       integer     NOT NULL,
+    generation     integer     NOT NULL,
+    opened_at      timestamptz,
+    sealed_at      timestamptz,
+    drained_at     timestamptz,
+    unlinked_at    timestamptz,
+    detached_at    timestamptz,
+    dropped_at     timestamptz,
+    carried        bigint      NOT NULL DEFAULT 0,
+    waits_for      text[],
+    waits_since    timestamptz,
+    CONSTRAINT generation_pk PRIMARY KEY (scope_id, generation),
+    CONSTRAINT generation_scope_fk FOREIGN KEY (scope_id) REFERENCES once.scope ON DELETE CASCADE
+);
+
+COMMENT ON TABLE once.generation IS
+    'one row a generation; the newest of its times says what state it is in, and the row stays when the generation is dropped';
+COMMENT ON COLUMN once.generation.opened_at IS 'when an epoch that inserts into it became current; NULL: published only';
+COMMENT ON COLUMN once.generation.sealed_at IS 'when an epoch that only probes it became current';
+COMMENT ON COLUMN once.generation.drained_at IS 'from here on no transaction that could have inserted into it was running';
+COMMENT ON COLUMN once.generation.unlinked_at IS 'when an epoch that does not probe it became current';
+COMMENT ON COLUMN once.generation.carried IS 'rows moved to a newer generation because they must outlive this one';
+COMMENT ON COLUMN once.generation.waits_for IS 'the transactions that the drain waits for, as pg_locks.virtualtransaction names them';
+COMMENT ON COLUMN once.generation.waits_since IS 'when waits_for was noted; a server started later invalidates the note';
+
 -- tables/schema_migrations.sql
 -- The version table of golang-migrate, with the columns that its pgx driver expects. It is declared here so that an
 -- installation by psql and one by migration are the same, and either can be upgraded by the other.
@@ -19,4 +157,1012 @@ CREATE TABLE IF NOT EXISTS once.schema_migrations (
 );
 
 COMMENT ON TABLE once.schema_migrations IS 'schema version of pgonce, as golang-migrate keeps it';
+
+-- tables/scope_grant.sql
+CREATE TABLE once.scope_grant (
+    scope_id   integer     NOT NULL,
+    role       regrole     NOT NULL,
+    granted_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT scope_grant_pk PRIMARY KEY (scope_id, role),
+    CONSTRAINT scope_grant_scope_fk FOREIGN KEY (scope_id) REFERENCES once.scope ON DELETE CASCADE
+);
+
+COMMENT ON TABLE once.scope_grant IS 'roles that may claim in a scope; the functions of every new epoch are granted to them';
+
+-- views/claim_result.sql
+-- A row shape: functions return it, nobody selects from it.
+CREATE VIEW once.claim_result AS
+SELECT NULL::once.outcome AS outcome,
+       NULL::integer      AS attempt,
+       NULL::uuid         AS claim_id,
+       NULL::interval     AS retry_after,
+       NULL::bytea        AS result,
+       NULL::text         AS content_type,
+       NULL::jsonb        AS meta,
+       NULL::bigint       AS omitted_bytes,
+       NULL::timestamptz  AS finished_at
+ WHERE false;
+
+COMMENT ON VIEW once.claim_result IS 'row shape of a claim''s answer; always empty';
+COMMENT ON COLUMN once.claim_result.attempt IS 'fencing number: of this claim if fresh, else of the row that was met';
+COMMENT ON COLUMN once.claim_result.claim_id IS 'fresh: the claim''s identity, for complete, fail and release; replay, failed: that of the claim that finished';
+COMMENT ON COLUMN once.claim_result.retry_after IS 'in_progress: when to ask again';
+COMMENT ON COLUMN once.claim_result.omitted_bytes IS 'replay, failed: the result was this large and is not stored';
+
+-- views/lookup_result.sql
+-- A row shape: functions return it, nobody selects from it.
+CREATE VIEW once.lookup_result AS
+SELECT NULL::once.claim_state AS state,
+       NULL::integer          AS generation,
+       NULL::uuid             AS claim_id,
+       NULL::integer          AS attempt,
+       NULL::bytea            AS fingerprint,
+       NULL::bytea            AS result,
+       NULL::text             AS content_type,
+       NULL::jsonb            AS meta,
+       NULL::bigint           AS omitted_bytes,
+       NULL::timestamptz      AS claimed_at,
+       NULL::timestamptz      AS finished_at,
+       NULL::timestamptz      AS lease_until
+ WHERE false;
+
+COMMENT ON VIEW once.lookup_result IS 'row shape of a look-up; always empty';
+
+-- functions/_answer.sql
+-- What a claim is told about the row it met.
+CREATE FUNCTION once._answer(p_row once.claim_template, p_fingerprint bytea)
+RETURNS once.claim_result
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_fingerprint <> p_row.fingerprint THEN
+        RETURN ROW('mismatch'::once.outcome, p_row.attempt, NULL, NULL, NULL, NULL, NULL, NULL, p_row.finished_at)::once.claim_result;
+    END IF;
+    CASE p_row.state
+    WHEN 'done' THEN
+        RETURN ROW('replay'::once.outcome, p_row.attempt, p_row.claim_id, NULL,
+                   p_row.result, p_row.content_type, p_row.meta, p_row.omitted_bytes, p_row.finished_at)::once.claim_result;
+    WHEN 'failed' THEN
+        RETURN ROW('failed'::once.outcome, p_row.attempt, p_row.claim_id, NULL,
+                   p_row.result, p_row.content_type, p_row.meta, p_row.omitted_bytes, p_row.finished_at)::once.claim_result;
+    WHEN 'parked' THEN
+        RETURN ROW('parked'::once.outcome, p_row.attempt, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    ELSE
+        RETURN ROW('in_progress'::once.outcome, p_row.attempt, NULL,
+                   greatest(coalesce(p_row.lease_until - clock_timestamp(), interval '1 second'), interval '0'),
+                   NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    END CASE;
+END
+$$;
+
+COMMENT ON FUNCTION once._answer(once.claim_template, bytea) IS 'what a claim is told about the row it met';
+
+-- functions/_check_policy.sql
+-- Refuses a policy with one clear error, before a table's CHECK would. The table repeats the rules for writers that come past here.
+CREATE FUNCTION once._check_policy(
+    p_window interval, p_retry_horizon interval, p_generations integer, p_lease interval, p_max_attempts integer,
+    p_on_expiry text, p_max_result_bytes integer, p_subject_required boolean, p_rotate_rows bigint, p_archive text
+)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_problem text;
+    v_hint text := 'See COMMENT ON FUNCTION once.create_scope for what each parameter means.';
+BEGIN
+    CASE
+    WHEN p_retry_horizon IS NULL THEN
+        v_problem := 'retry_horizon must be stated';
+        v_hint := 'How long may any caller still retry? Ask the provider''s retry schedule, the queue''s redelivery and dead-letter replay, and the operators.';
+    WHEN p_window IS NULL THEN
+        v_problem := 'window must be stated';
+        v_hint := format('It must be longer than retry_horizon (%s).', p_retry_horizon);
+    WHEN p_retry_horizon <= interval '0' THEN
+        v_problem := format('retry_horizon must be positive, not %s', p_retry_horizon);
+    WHEN p_window <= p_retry_horizon THEN
+        v_problem := format('window (%s) must be longer than retry_horizon (%s)', p_window, p_retry_horizon);
+        v_hint := format('A caller that still retries after %s would find its key forgotten after %s: lengthen window, or state a retry_horizon that is true and shorter.', p_retry_horizon, p_window);
+    WHEN p_window < interval '1 second' THEN
+        v_problem := format('window must be at least a second, not %s', p_window);
+    WHEN p_window > interval '100 years' THEN
+        v_problem := format('window must be at most 100 years, not %s', p_window);
+    WHEN p_generations IS NULL OR p_generations NOT BETWEEN 1 AND 12 THEN
+        v_problem := format('generations must be 1 to 12, not %s', coalesce(p_generations::text, 'NULL'));
+    WHEN p_lease IS NULL OR p_lease <= interval '0' THEN
+        v_problem := format('lease must be positive, not %s', coalesce(p_lease::text, 'NULL'));
+    WHEN p_max_attempts IS NULL OR p_max_attempts < 1 THEN
+        v_problem := format('max_attempts must be positive, not %s', coalesce(p_max_attempts::text, 'NULL'));
+    WHEN p_on_expiry IS NULL OR p_on_expiry NOT IN ('takeover', 'park') THEN
+        v_problem := format('on_expiry must be takeover or park, not %s', coalesce(p_on_expiry, 'NULL'));
+    WHEN p_max_result_bytes IS NULL OR p_max_result_bytes NOT BETWEEN 1024 AND 67108864 THEN
+        v_problem := format('max_result_bytes must be 1024 to 67108864, not %s', coalesce(p_max_result_bytes::text, 'NULL'));
+    WHEN p_subject_required IS NULL THEN
+        v_problem := 'subject_required must be true or false, not NULL';
+    WHEN p_rotate_rows < 1 THEN
+        v_problem := format('rotate_rows must be positive or NULL, not %s', p_rotate_rows);
+    WHEN p_archive IS NULL OR p_archive NOT IN ('keep', 'discard') THEN
+        v_problem := format('archive must be keep or discard, not %s', coalesce(p_archive, 'NULL'));
+    ELSE
+        RETURN;
+    END CASE;
+    RAISE EXCEPTION 'invalid policy: %', v_problem USING ERRCODE = 'ON004', HINT = v_hint;
+END
+$$;
+
+COMMENT ON FUNCTION once._check_policy(interval, interval, integer, interval, integer, text, integer, boolean, bigint, text) IS
+    'raises ON004 unless the policy is sound';
+
+-- functions/_check_scope_name.sql
+CREATE FUNCTION once._check_scope_name(p_name text)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_name IS NULL OR p_name !~ '^[a-z][a-z0-9_]{0,31}$' THEN
+        RAISE EXCEPTION 'invalid scope name: %', coalesce(quote_literal(left(p_name, 64)), 'NULL')
+            USING ERRCODE = 'ON005',
+                  DETAIL = 'A scope name is 1 to 32 characters: a lower-case letter, then lower-case letters, digits and underscores.',
+                  HINT = 'It becomes part of table and function names. Choose one like pay_callback.';
+    END IF;
+    IF p_name ~ '(_g[0-9]+|_fence|_seed|_pk|_open_idx)$' THEN
+        RAISE EXCEPTION 'invalid scope name: %', quote_literal(p_name)
+            USING ERRCODE = 'ON005',
+                  DETAIL = 'Names that end in _g and digits, _fence, _seed, _pk or _open_idx are those of another scope''s tables.',
+                  HINT = 'Choose another ending.';
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION once._check_scope_name(text) IS 'raises ON005 unless the name can be a scope''s';
+
+-- functions/_compile_claim.sql
+-- Text of CREATE FUNCTION once_data.<scope>_claim_e<E>, the body of once.claim for one epoch. A NULL outcome says that the
+-- epoch is over: route again.
+--
+-- The order of steps is the proof; see docs/protocol.md. In short: the key's lock comes first, then every statement that
+-- decides checks the fence itself, after its leaf's lock is held.
+CREATE FUNCTION once._compile_claim(
+    p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[], p_scope_id integer
+)
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_tombstones text := '';
+    v_leaf integer;
+    v_subject_required boolean;
+    v_text text;
+BEGIN
+    SELECT s.subject_required INTO STRICT v_subject_required FROM once.scope AS s WHERE s.scope_id = p_scope_id;
+
+    -- Above READ COMMITTED: prove the key's absence from a sealed leaf by writing, because the unique index sees what the
+    -- snapshot cannot (an invisible row raises 40001). A drained mark visible to the snapshot makes reading enough.
+    FOREACH v_leaf IN ARRAY p_sealed LOOP
+        v_tombstones := v_tombstones || format($t$
+        IF NOT EXISTS (SELECT FROM once.generation AS g
+                        WHERE g.scope_id = %1$s AND g.generation = %2$s AND g.drained_at IS NOT NULL) THEN
+            INSERT INTO once_data.%3$I (claimed_at, claim_id, generation, attempt, state, subject, key)
+            SELECT now(), v_id, %2$s, 0, 'tombstone', p_subject, p_key
+             WHERE pg_sequence_last_value({fence}) = {epoch}
+                ON CONFLICT DO NOTHING;
+        END IF;$t$, p_scope_id, v_leaf, p_scope || '_g' || v_leaf);
+    END LOOP;
+
+    v_text := $template$
+CREATE FUNCTION once_data.{claim}(p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    v_lock CONSTANT bigint := hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed})));
+    v_id uuid;
+    v_row once.claim_template;
+    v_deferred text;
+BEGIN
+    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NULL;
+    END IF;
+    {subject_check}
+    IF NOT pg_try_advisory_xact_lock(v_lock) THEN
+        -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
+        SELECT * INTO v_row FROM ({rows}) AS r;
+        IF v_row.state IN ('done', 'failed', 'parked') THEN
+            RETURN once._answer(v_row, p_fingerprint);
+        END IF;
+        IF p_fingerprint <> v_row.fingerprint THEN
+            RETURN once._answer(v_row, p_fingerprint);
+        END IF;
+        IF NOT once._wait_for_lock(v_lock, p_wait) THEN
+            RETURN ROW('in_progress'::once.outcome, coalesce(v_row.attempt, 1), NULL, interval '1 second', NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        END IF;
+    END IF;
+
+    -- From here on nobody else decides about this key.
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        IF p_defer THEN
+            SELECT * INTO v_row FROM ({rows}) AS r;
+            IF FOUND THEN
+                RETURN once._answer(v_row, p_fingerprint);
+            END IF;
+            v_deferred := current_setting('once.deferred', true);
+            IF strpos(v_deferred, ';' || v_lock || '=') > 0 THEN
+                PERFORM once._raise_nested(p_key);
+            END IF;
+            v_id := gen_random_uuid();
+            PERFORM set_config('once.deferred', concat(v_deferred, ';', v_lock, '=', v_id, ';'), true);
+            RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        END IF;
+        v_id := gen_random_uuid();
+        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+         WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
+            ON CONFLICT DO NOTHING;
+    ELSE
+        v_id := gen_random_uuid();{tombstones}
+        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+         WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
+            ON CONFLICT DO NOTHING;
+    END IF;
+
+    IF FOUND THEN
+        IF strpos(current_setting('once.deferred', true), ';' || v_lock || '=') > 0 THEN
+            PERFORM once._raise_nested(p_key);
+        END IF;
+        RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    END IF;
+    -- A second statement, because the first could not see what beat it. No row: the fence moved, or the row is gone meanwhile.
+    SELECT * INTO v_row FROM ({rows}) AS r;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN once._answer(v_row, p_fingerprint);
+END
+$body$
+$template$;
+    v_text := replace(v_text, '{tombstones}', v_tombstones);
+    v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required
+        THEN 'IF p_subject = '''' THEN PERFORM once._raise_subject(); END IF;' ELSE '' END);
+    RETURN once._fill(v_text, p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_claim(text, bigint, integer, integer[], integer) IS 'text of an epoch''s claim function';
+
+-- functions/_compile_lookup.sql
+-- Text of CREATE FUNCTION once_data.<scope>_lookup_e<E>: reads a key's row, whatever its state. No row: not known.
+-- A row with a NULL state says that the epoch is over: route again.
+CREATE FUNCTION once._compile_lookup(p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN once._fill($template$
+CREATE FUNCTION once_data.{lookup}(p_subject text, p_key text)
+RETURNS SETOF once.lookup_result
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    v_again once.lookup_result;
+BEGIN
+    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NEXT v_again;
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT r.state, r.generation, r.claim_id, r.attempt, r.fingerprint, r.result, r.content_type, r.meta,
+               r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until
+          FROM ({rows}) AS r;
+END
+$body$
+$template$, p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_lookup(text, bigint, integer, integer[]) IS 'text of an epoch''s lookup function';
+
+-- functions/_compile_settle.sql
+-- Text of CREATE FUNCTION once_data.<scope>_settle_e<E>: ends a claim as done or failed, or gives it back (p_state NULL).
+-- True: settled. False: the claim is not (or no longer) there. NULL: the epoch is over, route again.
+CREATE FUNCTION once._compile_settle(p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_leaf integer;
+    v_steps text := '';
+BEGIN
+    -- The open leaf first: nearly every claim is settled where it was made.
+    FOREACH v_leaf IN ARRAY p_generation || p_sealed LOOP
+        v_steps := v_steps || format($t$
+    IF p_state IS NULL THEN
+        DELETE FROM once_data.%1$I
+         WHERE subject = p_subject AND key = p_key AND claim_id = p_claim_id AND attempt = p_attempt
+           AND state IN ('in_progress', 'parked') AND pg_sequence_last_value({fence}) = {epoch};
+    ELSE
+        UPDATE once_data.%1$I
+           SET state = p_state, finished_at = clock_timestamp(), lease_until = NULL,
+               result = v_result, content_type = p_content_type, meta = p_meta, omitted_bytes = v_omitted
+         WHERE subject = p_subject AND key = p_key AND claim_id = p_claim_id AND attempt = p_attempt
+           AND state IN ('in_progress', 'parked') AND pg_sequence_last_value({fence}) = {epoch};
+    END IF;
+    IF FOUND THEN
+        RETURN true;
+    END IF;$t$, p_scope || '_g' || v_leaf);
+    END LOOP;
+
+    RETURN once._fill(replace($template$
+CREATE FUNCTION once_data.{settle}(
+    p_subject text, p_key text, p_claim_id uuid, p_attempt integer, p_state once.claim_state,
+    p_result bytea, p_content_type text, p_meta jsonb, p_fingerprint bytea
+)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    v_lock CONSTANT bigint := hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed})));
+    v_mark CONSTANT text := concat(';', v_lock, '=', p_claim_id, ';');
+    v_deferred CONSTANT text := current_setting('once.deferred', true);
+    v_result bytea := p_result;
+    v_omitted bigint;
+BEGIN
+    IF octet_length(p_result) >= 1024 THEN
+        SELECT octet_length(p_result) INTO v_omitted FROM once.scope AS s
+         WHERE s.name = {scope} AND octet_length(p_result) > s.max_result_bytes;
+        IF FOUND THEN
+            v_result := NULL;
+        END IF;
+    END IF;
+
+    IF strpos(v_deferred, v_mark) > 0 THEN
+        -- A deferred claim of this transaction, which has held the key's lock since: write the finished row at once.
+        IF p_state IS NOT NULL THEN
+            INSERT INTO {open} (claimed_at, finished_at, omitted_bytes, claim_id, generation, attempt, state,
+                                subject, key, fingerprint, result, content_type, meta)
+            SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
+                   p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
+             WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
+                ON CONFLICT DO NOTHING;
+            IF NOT FOUND THEN
+                RETURN CASE WHEN pg_sequence_last_value({fence}) = {epoch} THEN false END;
+            END IF;
+        END IF;
+        PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
+        RETURN true;
+    END IF;
+
+    PERFORM pg_advisory_xact_lock(v_lock);
+    {steps}
+    RETURN CASE WHEN pg_sequence_last_value({fence}) = {epoch} THEN false END;
+END
+$body$
+$template$, '{steps}', v_steps), p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_settle(text, bigint, integer, integer[]) IS 'text of an epoch''s settle function';
+
+-- functions/_create_generation.sql
+-- Creates and attaches the table of a generation. Always a fresh table: truncating or recycling one is not safe for older snapshots.
+-- ATTACH, not PARTITION OF, which would take ACCESS EXCLUSIVE on the parent.
+CREATE FUNCTION once._create_generation(p_scope_id integer, p_generation integer)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope text;
+    v_leaf text;
+BEGIN
+    SELECT s.name INTO STRICT v_scope FROM once.scope AS s WHERE s.scope_id = p_scope_id;
+    v_leaf := v_scope || '_g' || p_generation;
+    EXECUTE format(
+        'CREATE TABLE once_data.%1$I (LIKE once.claim_template INCLUDING CONSTRAINTS INCLUDING COMMENTS,
+             CONSTRAINT %2$I PRIMARY KEY (subject, key)) WITH (vacuum_truncate = off)',
+        v_leaf, v_leaf || '_pk');
+    -- What maintenance and the in-flight view look for; rows that are written finished never enter it.
+    EXECUTE format('CREATE INDEX %1$I ON once_data.%2$I (claimed_at) WHERE state IN (''in_progress'', ''parked'')',
+                   v_leaf || '_open_idx', v_leaf);
+    EXECUTE format('ALTER TABLE once_data.%I ATTACH PARTITION once_data.%I FOR VALUES IN (%s)', v_scope, v_leaf, p_generation);
+    INSERT INTO once.generation (scope_id, generation) VALUES (p_scope_id, p_generation);
+END
+$$;
+
+COMMENT ON FUNCTION once._create_generation(integer, integer) IS 'creates and attaches the table of a generation';
+
+-- functions/_epoch_functions.sql
+-- The functions that belong to one epoch of a scope.
+CREATE FUNCTION once._epoch_functions(p_scope text, p_epoch bigint)
+RETURNS SETOF regprocedure
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        SELECT p.oid::regprocedure
+          FROM pg_proc AS p
+         WHERE p.pronamespace = 'once_data'::regnamespace
+           AND p.proname IN (p_scope || '_claim_e' || p_epoch, p_scope || '_settle_e' || p_epoch, p_scope || '_lookup_e' || p_epoch);
+END
+$$;
+
+COMMENT ON FUNCTION once._epoch_functions(text, bigint) IS 'the functions that belong to one epoch of a scope';
+
+-- functions/_fence.sql
+-- The scope's fence: the sequence whose value is the current epoch. NULL: no such scope.
+CREATE FUNCTION once._fence(p_scope text)
+RETURNS regclass
+LANGUAGE plpgsql STABLE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN to_regclass('once_data.' || quote_ident(p_scope || '_fence'));
+END
+$$;
+
+COMMENT ON FUNCTION once._fence(text) IS 'the sequence whose value is the scope''s current epoch';
+
+-- functions/_fill.sql
+-- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} the epoch's functions, {fence} {seed} the
+-- scope's sequences, {open} the open leaf, {rows} a query for the key's row in any live leaf, {unknown} the condition that no
+-- sealed leaf has the key.
+CREATE FUNCTION once._fill(p_template text, p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    c_key constant text := 'subject = p_subject AND key = p_key AND state <> ''tombstone''';
+    v_text text := p_template;
+    v_rows text;
+    v_unknown text;
+BEGIN
+    SELECT string_agg(format('SELECT * FROM once_data.%I WHERE %s', p_scope || '_g' || g.generation, c_key), ' UNION ALL ' ORDER BY g.ord)
+      INTO v_rows
+      FROM unnest(p_generation || p_sealed) WITH ORDINALITY AS g(generation, ord);
+    SELECT coalesce(string_agg(format('NOT EXISTS (SELECT FROM once_data.%I WHERE %s)', p_scope || '_g' || g.generation, c_key),
+                               ' AND ' ORDER BY g.ord), 'true')
+      INTO v_unknown
+      FROM unnest(p_sealed) WITH ORDINALITY AS g(generation, ord);
+
+    v_text := replace(v_text, '{rows}', v_rows);
+    v_text := replace(v_text, '{unknown}', v_unknown);
+    v_text := replace(v_text, '{claim}', quote_ident(p_scope || '_claim_e' || p_epoch));
+    v_text := replace(v_text, '{settle}', quote_ident(p_scope || '_settle_e' || p_epoch));
+    v_text := replace(v_text, '{lookup}', quote_ident(p_scope || '_lookup_e' || p_epoch));
+    v_text := replace(v_text, '{fence}', quote_literal('once_data.' || quote_ident(p_scope || '_fence')) || '::regclass');
+    v_text := replace(v_text, '{seed}', quote_literal('once_data.' || quote_ident(p_scope || '_seed')) || '::regclass');
+    v_text := replace(v_text, '{scope}', quote_literal(p_scope));
+    v_text := replace(v_text, '{open}', 'once_data.' || quote_ident(p_scope || '_g' || p_generation));
+    v_text := replace(v_text, '{epoch}', p_epoch::text);
+    RETURN replace(v_text, '{generation}', p_generation::text);
+END
+$$;
+
+COMMENT ON FUNCTION once._fill(text, text, bigint, integer, integer[]) IS 'fills the names of one epoch into the text of a function';
+
+-- functions/_grant_epoch.sql
+-- Lets the roles recorded for a scope execute the functions of one epoch, and nobody else but their owner.
+CREATE FUNCTION once._grant_epoch(p_scope_id integer, p_scope text, p_epoch bigint)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_function regprocedure;
+    v_role name;
+BEGIN
+    FOR v_function IN SELECT once._epoch_functions(p_scope, p_epoch) LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', v_function);
+        FOR v_role IN
+            SELECT r.rolname FROM once.scope_grant AS g JOIN pg_roles AS r ON r.oid = g.role WHERE g.scope_id = p_scope_id
+        LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', v_function, v_role);
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once._grant_epoch(integer, text, bigint) IS 'grants the functions of an epoch to the roles of its scope';
+
+-- functions/_publish_epoch.sql
+-- Writes the next epoch of a scope: its functions and its row. The caller holds the scope's row FOR UPDATE. Nothing uses
+-- the epoch before the fence names it, and that takes a later transaction (once._switch_epoch), except at the birth of a scope.
+CREATE FUNCTION once._publish_epoch(p_scope_id integer, p_generation integer, p_sealed integer[])
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope text;
+    v_epoch bigint;
+BEGIN
+    SELECT s.name INTO STRICT v_scope FROM once.scope AS s WHERE s.scope_id = p_scope_id;
+    SELECT greatest(max(e.epoch), pg_sequence_last_value(once._fence(v_scope)), 0) + 1 INTO v_epoch
+      FROM once.epoch AS e WHERE e.scope_id = p_scope_id;
+
+    EXECUTE once._compile_claim(v_scope, v_epoch, p_generation, p_sealed, p_scope_id);
+    EXECUTE once._compile_settle(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_lookup(v_scope, v_epoch, p_generation, p_sealed);
+    PERFORM once._grant_epoch(p_scope_id, v_scope, v_epoch);
+
+    INSERT INTO once.epoch (scope_id, epoch, generation, sealed)
+    VALUES (p_scope_id, v_epoch, p_generation, p_sealed);
+    RETURN v_epoch;
+END
+$$;
+
+COMMENT ON FUNCTION once._publish_epoch(integer, integer, integer[]) IS 'writes the next epoch of a scope and returns its number';
+
+-- functions/_raise_again.sql
+CREATE FUNCTION once._raise_again(p_scope text)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'scope % changed its epoch again and again while a call was routed', p_scope
+        USING ERRCODE = 'ON008',
+              HINT = 'Retry the transaction. If it persists, see what rotates the scope so often: SELECT * FROM once.generations.';
+END
+$$;
+
+COMMENT ON FUNCTION once._raise_again(text) IS 'raises ON008: a call could not be routed';
+
+-- functions/_raise_lost.sql
+-- Above READ COMMITTED a row that is not found may only be invisible (it was carried over): retry, do not say lost.
+CREATE FUNCTION once._raise_lost(p_key text, p_attempt integer)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'could not serialize access to the claim of key "%"', p_key
+            USING ERRCODE = '40001', HINT = 'The transaction might succeed if retried.';
+    END IF;
+    RAISE EXCEPTION 'attempt % at key "%" is not the current claim', p_attempt, p_key
+        USING ERRCODE = 'ON007',
+              DETAIL = 'It was settled, released, taken over, rolled back, or never made.',
+              HINT = 'Change nothing on its behalf; look at the key with once.lookup.';
+END
+$$;
+
+COMMENT ON FUNCTION once._raise_lost(text, integer) IS 'raises ON007: the claim is not the current one';
+
+-- functions/_raise_nested.sql
+CREATE FUNCTION once._raise_nested(p_key text)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'key "%" is already claimed by this transaction', p_key
+        USING ERRCODE = 'ON009',
+              DETAIL = 'The claim is deferred: its row is written when it is completed.',
+              HINT = 'Complete the first claim before the key is claimed again, or give nested operations keys of their own.';
+END
+$$;
+
+COMMENT ON FUNCTION once._raise_nested(text) IS 'raises ON009: a transaction claims its own deferred key again';
+
+-- functions/_raise_subject.sql
+CREATE FUNCTION once._raise_subject()
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'this scope requires a subject'
+        USING ERRCODE = 'ON003',
+              HINT = 'Pass the tenant or user that the key belongs to as p_subject.';
+END
+$$;
+
+COMMENT ON FUNCTION once._raise_subject() IS 'raises ON003: a subject is missing';
+
+-- functions/_route.sql
+-- Checks a scope, subject and key, and returns the epoch to call: what the fence says now, whatever the caller's snapshot.
+CREATE FUNCTION once._route(p_scope text, p_subject text, p_key text)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_fence regclass;
+    v_epoch bigint;
+BEGIN
+    IF p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'invalid key: %', CASE WHEN p_key IS NULL THEN 'it is NULL' ELSE octet_length(p_key) || ' bytes' END
+            USING ERRCODE = 'ON002',
+                  DETAIL = 'A key is 1 to 255 bytes of text.',
+                  HINT = 'Use the identity that the sender gives the operation, or a digest of it.';
+    END IF;
+    IF p_subject IS NULL OR octet_length(p_subject) > 255 THEN
+        RAISE EXCEPTION 'invalid subject: %', CASE WHEN p_subject IS NULL THEN 'it is NULL' ELSE octet_length(p_subject) || ' bytes' END
+            USING ERRCODE = 'ON003',
+                  DETAIL = 'A subject is at most 255 bytes of text; it is empty where a scope has none.',
+                  HINT = 'Pass the tenant or user that the key belongs to, or leave the argument out.';
+    END IF;
+    IF p_scope ~ '^[a-z][a-z0-9_]{0,31}$' THEN
+        v_fence := to_regclass('once_data.' || quote_ident(p_scope || '_fence'));
+    END IF;
+    IF v_fence IS NULL THEN
+        RAISE EXCEPTION 'unknown scope: %', coalesce(quote_literal(left(p_scope, 64)), 'NULL')
+            USING ERRCODE = 'ON001',
+                  HINT = 'Create it with once.create_scope, or see the scopes there are: SELECT * FROM once.scopes.';
+    END IF;
+    IF NOT has_sequence_privilege(v_fence, 'SELECT') THEN
+        RAISE EXCEPTION 'permission denied for scope %', p_scope
+            USING ERRCODE = '42501',
+                  HINT = format('The owner of pgonce can run: SELECT once.grant_scope(%L, %L);', p_scope, current_user);
+    END IF;
+    v_epoch := pg_sequence_last_value(v_fence);
+    IF v_epoch IS NULL OR to_regproc('once_data.' || quote_ident(p_scope || '_claim_e' || v_epoch)) IS NULL THEN
+        RAISE EXCEPTION 'scope % has no functions for epoch %', p_scope, coalesce(v_epoch::text, 'NULL')
+            USING ERRCODE = 'ON010',
+                  DETAIL = 'The fence and the published epochs are apart, as after a restore or a logical switchover.',
+                  HINT = format('Run: CALL once.maintain(%L);', p_scope);
+    END IF;
+    RETURN v_epoch;
+END
+$$;
+
+COMMENT ON FUNCTION once._route(text, text, text) IS 'checks scope, subject and key, and returns the epoch to call';
+
+-- functions/_settle.sql
+-- The common part of complete, fail and release. Never returns without having settled the claim.
+CREATE FUNCTION once._settle(
+    p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_state once.claim_state,
+    p_result bytea, p_content_type text, p_meta jsonb, p_subject text, p_fingerprint bytea
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_settled boolean;
+BEGIN
+    IF p_claim_id IS NULL OR p_attempt IS NULL THEN
+        RAISE EXCEPTION 'claim_id and attempt must not be NULL'
+            USING ERRCODE = 'ON004',
+                  HINT = 'Pass both as the fresh claim returned them.';
+    END IF;
+    IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
+        RAISE EXCEPTION 'content type or metadata too large'
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'A content type is at most 255 bytes, the metadata at most 16384 bytes of JSON.',
+                  HINT = 'Put what is large into the result itself.';
+    END IF;
+    FOR i IN 1..100 LOOP
+        EXECUTE format('SELECT once_data.%I($1, $2, $3, $4, $5, $6, $7, $8, $9)',
+                       p_scope || '_settle_e' || once._route(p_scope, p_subject, p_key))
+           INTO v_settled
+          USING p_subject, p_key, p_claim_id, p_attempt, p_state, p_result, p_content_type, p_meta, p_fingerprint;
+        IF v_settled THEN
+            RETURN;
+        END IF;
+        EXIT WHEN v_settled IS NOT NULL;
+    END LOOP;
+    IF v_settled IS NULL THEN
+        PERFORM once._raise_again(p_scope);
+    END IF;
+    PERFORM once._raise_lost(p_key, p_attempt);
+END
+$$;
+
+COMMENT ON FUNCTION once._settle(text, text, uuid, integer, once.claim_state, bytea, text, jsonb, text, bytea) IS
+    'the common part of complete, fail and release';
+
+-- functions/_switch_epoch.sql
+-- Moves the fence to the newest epoch, the atomic switch, and records it. Returns the epoch, or NULL where there was nothing to
+-- switch. Resumable: what an interrupted switch left undone is done by the next call. The caller (maintain) has the epoch's publication committed before; only the first epoch of a scope is switched to in
+-- the transaction that made it, where nobody can see either.
+CREATE FUNCTION once._switch_epoch(p_scope_id integer)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_fence regclass;
+    v_new once.epoch;
+BEGIN
+    -- The lock keeps two maintainers apart; everything below is read after it is held.
+    SELECT once._fence(s.name) INTO STRICT v_fence FROM once.scope AS s WHERE s.scope_id = p_scope_id FOR UPDATE;
+    SELECT * INTO STRICT v_new FROM once.epoch AS e WHERE e.scope_id = p_scope_id ORDER BY e.epoch DESC LIMIT 1;
+    IF pg_sequence_last_value(v_fence) < v_new.epoch OR pg_sequence_last_value(v_fence) IS NULL THEN
+        PERFORM setval(v_fence, v_new.epoch);
+    END IF;
+    IF v_new.switched_at IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    -- Recorded after the fact, since the fence is not undone by a rollback: a time that is late only keeps keys longer.
+    UPDATE once.epoch AS e SET switched_at = clock_timestamp()
+     WHERE e.scope_id = p_scope_id AND e.epoch = v_new.epoch;
+    UPDATE once.generation AS g
+       SET opened_at = coalesce(g.opened_at, clock_timestamp()),
+           sealed_at = CASE WHEN g.generation <> v_new.generation THEN coalesce(g.sealed_at, clock_timestamp()) END,
+           unlinked_at = CASE WHEN g.generation <> v_new.generation AND g.generation <> ALL (v_new.sealed)
+                              THEN coalesce(g.unlinked_at, clock_timestamp()) END
+     WHERE g.scope_id = p_scope_id AND g.unlinked_at IS NULL;
+    RETURN v_new.epoch;
+END
+$$;
+
+COMMENT ON FUNCTION once._switch_epoch(integer) IS 'moves the scope''s fence to its newest epoch';
+
+-- functions/_wait_for_lock.sql
+-- Takes a key's lock that another transaction holds: waits for p_wait (NULL: as long as it takes, zero or less: not at
+-- all) and never longer than the caller's lock_timeout. False: not taken.
+CREATE FUNCTION once._wait_for_lock(p_lock bigint, p_wait interval)
+RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_before text := current_setting('lock_timeout');
+    v_timeout bigint;
+BEGIN
+    IF p_wait <= interval '0' THEN
+        RETURN false;
+    END IF;
+    IF p_wait IS NOT NULL THEN
+        v_timeout := least(greatest(ceil(extract(epoch FROM p_wait) * 1000), 1), 2147483647);
+        IF v_before <> '0' AND extract(epoch FROM v_before::interval) * 1000 < v_timeout THEN
+            v_timeout := NULL;
+        END IF;
+    END IF;
+    -- The block is a subtransaction, so that running into the timeout leaves the caller's transaction usable.
+    BEGIN
+        IF v_timeout IS NOT NULL THEN
+            PERFORM set_config('lock_timeout', v_timeout::text, true);
+        END IF;
+        PERFORM pg_advisory_xact_lock(p_lock);
+        IF v_timeout IS NOT NULL THEN
+            PERFORM set_config('lock_timeout', v_before, true);
+        END IF;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN false;
+    END;
+    RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION once._wait_for_lock(bigint, interval) IS 'waits for a key''s lock within the caller''s bounds; false if not taken';
+
+-- functions/claim.sql
+-- Takes a key. Exactly one claim of a key wins inside the scope's window, at every isolation level.
+CREATE FUNCTION once.claim(
+    p_scope text,
+    p_key text,
+    p_fingerprint bytea DEFAULT NULL,
+    p_subject text DEFAULT '',
+    p_wait interval DEFAULT NULL,
+    p_defer boolean DEFAULT false
+)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_result once.claim_result;
+BEGIN
+    FOR i IN 1..100 LOOP
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5)',
+                       p_scope || '_claim_e' || once._route(p_scope, p_subject, p_key))
+           INTO v_result
+          USING p_subject, p_key, p_fingerprint, p_wait, coalesce(p_defer, false);
+        IF v_result.outcome IS NOT NULL THEN
+            RETURN v_result;
+        END IF;
+    END LOOP;
+    PERFORM once._raise_again(p_scope);
+END
+$$;
+
+COMMENT ON FUNCTION once.claim(text, text, bytea, text, interval, boolean) IS
+'Takes a key; one row says what became of it. Call it as SELECT * FROM once.claim(…), as a statement of its own.
+p_fingerprint: digest of the request; the same key with another one is a mismatch. NULL: not compared.
+p_wait: how long to wait for a transaction that holds the key. NULL: until it ends, or lock_timeout; zero: answer in_progress at once.
+p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete.
+Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
+Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';
+
+-- functions/complete.sql
+-- Ends a claim as done. The result is what every later duplicate is given.
+CREATE FUNCTION once.complete(
+    p_scope text,
+    p_key text,
+    p_claim_id uuid,
+    p_attempt integer,
+    p_result bytea DEFAULT NULL,
+    p_content_type text DEFAULT NULL,
+    p_meta jsonb DEFAULT NULL,
+    p_subject text DEFAULT '',
+    p_fingerprint bytea DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM once._settle(p_scope, p_key, p_claim_id, p_attempt, 'done', p_result, p_content_type, p_meta, p_subject, p_fingerprint);
+END
+$$;
+
+COMMENT ON FUNCTION once.complete(text, text, uuid, integer, bytea, text, jsonb, text, bytea) IS
+'Ends a claim as done and stores its result. p_claim_id and p_attempt are those that the fresh claim returned.
+A result larger than the scope''s max_result_bytes is not stored; its size is, as omitted_bytes.
+p_fingerprint: only for a deferred claim, whose row is written now: the same as was given to claim.
+Raises ON007 if the claim is not the current one (then nothing has changed), ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
+
+-- functions/create_scope.sql
+-- Creates a scope: its policy, its tables, its first generation and epoch, all in the caller's transaction.
+CREATE FUNCTION once.create_scope(
+    p_name text,
+    p_window interval,
+    p_retry_horizon interval,
+    p_generations integer DEFAULT 2,
+    p_lease interval DEFAULT '1 minute',
+    p_max_attempts integer DEFAULT 5,
+    p_on_expiry text DEFAULT 'takeover',
+    p_max_result_bytes integer DEFAULT 1048576,
+    p_subject_required boolean DEFAULT false,
+    p_rotate_rows bigint DEFAULT NULL,
+    p_archive text DEFAULT 'keep'
+)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope_id integer;
+BEGIN
+    PERFORM once._check_scope_name(p_name);
+    PERFORM once._check_policy(p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
+                               p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive);
+    INSERT INTO once.scope (name, dedup_window, retry_horizon, generations, lease, max_attempts, on_expiry,
+                            max_result_bytes, subject_required, rotate_rows, archive)
+    VALUES (p_name, p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
+            p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive)
+        ON CONFLICT DO NOTHING
+    RETURNING scope_id INTO v_scope_id;
+    IF v_scope_id IS NULL THEN
+        RAISE EXCEPTION 'scope % exists', p_name
+            USING ERRCODE = 'ON006', HINT = 'Change its policy with once.alter_scope.';
+    END IF;
+
+    EXECUTE format('CREATE SEQUENCE once_data.%I', p_name || '_fence');
+    -- The seed of the key locks is a sequence, because a function reads it as fast as a constant and, unlike the text of a
+    -- function, it can be kept from other roles: who knows it could hold up a key by taking its lock.
+    EXECUTE format('CREATE SEQUENCE once_data.%I MINVALUE %s', p_name || '_seed', -9223372036854775807);
+    EXECUTE format('CREATE TABLE once_data.%I (LIKE once.claim_template INCLUDING CONSTRAINTS INCLUDING COMMENTS) PARTITION BY LIST (generation)', p_name);
+    PERFORM setval(format('once_data.%I', p_name || '_seed')::regclass, hashtextextended(gen_random_uuid()::text, 0) / 2);
+    PERFORM once._create_generation(v_scope_id, 1);
+    PERFORM once._publish_epoch(v_scope_id, 1, '{}');
+    PERFORM once._switch_epoch(v_scope_id);
+END
+$$;
+
+COMMENT ON FUNCTION once.create_scope(text, interval, interval, integer, interval, integer, text, integer, boolean, bigint, text) IS
+'Creates a scope.
+p_name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits and underscores.
+p_window: how long a finished key is recognised, at least; must exceed p_retry_horizon, how long any caller may still retry.
+p_generations: generations a window; more of them drop sooner after the window, and every claim probes one more table.
+p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims.
+p_max_result_bytes: a larger result is not stored, only its size.
+p_subject_required: every key belongs to a subject; cannot be changed later.
+p_rotate_rows: rotate also when the open generation holds this many rows.
+p_archive: keep (no generation is retired) or discard (a generation past its window is dropped).
+Raises ON004 (policy), ON005 (name), ON006 (exists). The owner of pgonce may call it, and whoever is granted it.';
+
+-- functions/current_epoch.sql
+-- The epoch that the scope's fence names now, whatever the caller's snapshot.
+CREATE FUNCTION once.current_epoch(p_scope text)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN once._route(p_scope, '', '-');
+END
+$$;
+
+COMMENT ON FUNCTION once.current_epoch(text) IS
+'The scope''s current epoch: the number at the end of the names of the functions that serve it now.
+For clients that call these functions themselves; each refuses to act once its epoch is over. Raises ON001, ON010.';
+
+-- functions/fail.sql
+-- Ends a claim as failed, finally: the refusal is what every later duplicate is given.
+CREATE FUNCTION once.fail(
+    p_scope text,
+    p_key text,
+    p_claim_id uuid,
+    p_attempt integer,
+    p_result bytea DEFAULT NULL,
+    p_content_type text DEFAULT NULL,
+    p_meta jsonb DEFAULT NULL,
+    p_subject text DEFAULT '',
+    p_fingerprint bytea DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM once._settle(p_scope, p_key, p_claim_id, p_attempt, 'failed', p_result, p_content_type, p_meta, p_subject, p_fingerprint);
+END
+$$;
+
+COMMENT ON FUNCTION once.fail(text, text, uuid, integer, bytea, text, jsonb, text, bytea) IS
+'Ends a claim as failed, finally, and stores the refusal: every later duplicate is answered failed, with it. p_claim_id and p_attempt are those that the fresh claim returned.
+A result larger than the scope''s max_result_bytes is not stored; its size is, as omitted_bytes.
+p_fingerprint: only for a deferred claim, whose row is written now: the same as was given to claim.
+Raises ON007 if the claim is not the current one (then nothing has changed), ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
+
+-- functions/lookup.sql
+-- Reads what is known of a key, without claiming it.
+CREATE FUNCTION once.lookup(p_scope text, p_key text, p_subject text DEFAULT '')
+RETURNS SETOF once.lookup_result
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_row once.lookup_result;
+    v_rows bigint;
+BEGIN
+    FOR i IN 1..100 LOOP
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2)',
+                       p_scope || '_lookup_e' || once._route(p_scope, p_subject, p_key))
+           INTO v_row USING p_subject, p_key;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        IF v_rows = 0 THEN
+            RETURN;
+        ELSIF v_row.state IS NOT NULL THEN
+            RETURN NEXT v_row;
+            RETURN;
+        END IF;
+    END LOOP;
+    PERFORM once._raise_again(p_scope);
+END
+$$;
+
+COMMENT ON FUNCTION once.lookup(text, text, text) IS
+'Reads the row of a key, in whatever state, as the caller''s snapshot sees it. No row: not known inside the window.
+Takes no lock and waits for nobody. Raises ON001, ON002, ON003, ON008, ON010.';
+
+-- functions/release.sql
+-- Gives a claim back: the key is as if it had never been claimed.
+CREATE FUNCTION once.release(p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_subject text DEFAULT '')
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM once._settle(p_scope, p_key, p_claim_id, p_attempt, NULL, NULL, NULL, NULL, p_subject, NULL);
+END
+$$;
+
+COMMENT ON FUNCTION once.release(text, text, uuid, integer, text) IS
+'Gives an unfinished claim back, so that the key can be claimed again. Only for work that certainly had no effect.
+Raises ON007 if the claim is not the current one, ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
 

@@ -1,0 +1,117 @@
+-- Text of CREATE FUNCTION once_data.<scope>_claim_e<E>, the body of once.claim for one epoch. A NULL outcome says that the
+-- epoch is over: route again.
+--
+-- The order of steps is the proof; see docs/protocol.md. In short: the key's lock comes first, then every statement that
+-- decides checks the fence itself, after its leaf's lock is held.
+CREATE FUNCTION once._compile_claim(
+    p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[], p_scope_id integer
+)
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_tombstones text := '';
+    v_leaf integer;
+    v_subject_required boolean;
+    v_text text;
+BEGIN
+    SELECT s.subject_required INTO STRICT v_subject_required FROM once.scope AS s WHERE s.scope_id = p_scope_id;
+
+    -- Above READ COMMITTED: prove the key's absence from a sealed leaf by writing, because the unique index sees what the
+    -- snapshot cannot (an invisible row raises 40001). A drained mark visible to the snapshot makes reading enough.
+    FOREACH v_leaf IN ARRAY p_sealed LOOP
+        v_tombstones := v_tombstones || format($t$
+        IF NOT EXISTS (SELECT FROM once.generation AS g
+                        WHERE g.scope_id = %1$s AND g.generation = %2$s AND g.drained_at IS NOT NULL) THEN
+            INSERT INTO once_data.%3$I (claimed_at, claim_id, generation, attempt, state, subject, key)
+            SELECT now(), v_id, %2$s, 0, 'tombstone', p_subject, p_key
+             WHERE pg_sequence_last_value({fence}) = {epoch}
+                ON CONFLICT DO NOTHING;
+        END IF;$t$, p_scope_id, v_leaf, p_scope || '_g' || v_leaf);
+    END LOOP;
+
+    v_text := $template$
+CREATE FUNCTION once_data.{claim}(p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    v_lock CONSTANT bigint := hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed})));
+    v_id uuid;
+    v_row once.claim_template;
+    v_deferred text;
+BEGIN
+    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NULL;
+    END IF;
+    {subject_check}
+    IF NOT pg_try_advisory_xact_lock(v_lock) THEN
+        -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
+        SELECT * INTO v_row FROM ({rows}) AS r;
+        IF v_row.state IN ('done', 'failed', 'parked') THEN
+            RETURN once._answer(v_row, p_fingerprint);
+        END IF;
+        IF p_fingerprint <> v_row.fingerprint THEN
+            RETURN once._answer(v_row, p_fingerprint);
+        END IF;
+        IF NOT once._wait_for_lock(v_lock, p_wait) THEN
+            RETURN ROW('in_progress'::once.outcome, coalesce(v_row.attempt, 1), NULL, interval '1 second', NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        END IF;
+    END IF;
+
+    -- From here on nobody else decides about this key.
+    IF current_setting('transaction_isolation') = 'read committed' THEN
+        IF p_defer THEN
+            SELECT * INTO v_row FROM ({rows}) AS r;
+            IF FOUND THEN
+                RETURN once._answer(v_row, p_fingerprint);
+            END IF;
+            v_deferred := current_setting('once.deferred', true);
+            IF strpos(v_deferred, ';' || v_lock || '=') > 0 THEN
+                PERFORM once._raise_nested(p_key);
+            END IF;
+            v_id := gen_random_uuid();
+            PERFORM set_config('once.deferred', concat(v_deferred, ';', v_lock, '=', v_id, ';'), true);
+            RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        END IF;
+        v_id := gen_random_uuid();
+        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+         WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
+            ON CONFLICT DO NOTHING;
+    ELSE
+        v_id := gen_random_uuid();{tombstones}
+        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+         WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
+            ON CONFLICT DO NOTHING;
+    END IF;
+
+    IF FOUND THEN
+        IF strpos(current_setting('once.deferred', true), ';' || v_lock || '=') > 0 THEN
+            PERFORM once._raise_nested(p_key);
+        END IF;
+        RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    END IF;
+    -- A second statement, because the first could not see what beat it. No row: the fence moved, or the row is gone meanwhile.
+    SELECT * INTO v_row FROM ({rows}) AS r;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN once._answer(v_row, p_fingerprint);
+END
+$body$
+$template$;
+    v_text := replace(v_text, '{tombstones}', v_tombstones);
+    v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required
+        THEN 'IF p_subject = '''' THEN PERFORM once._raise_subject(); END IF;' ELSE '' END);
+    RETURN once._fill(v_text, p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_claim(text, bigint, integer, integer[], integer) IS 'text of an epoch''s claim function';

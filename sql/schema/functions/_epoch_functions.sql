@@ -1,0 +1,16 @@
+-- The functions that belong to one epoch of a scope.
+CREATE FUNCTION once._epoch_functions(p_scope text, p_epoch bigint)
+RETURNS SETOF regprocedure
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        SELECT p.oid::regprocedure
+          FROM pg_proc AS p
+         WHERE p.pronamespace = 'once_data'::regnamespace
+           AND p.proname IN (p_scope || '_claim_e' || p_epoch, p_scope || '_settle_e' || p_epoch, p_scope || '_lookup_e' || p_epoch);
+END
+$$;
+
+COMMENT ON FUNCTION once._epoch_functions(text, bigint) IS 'the functions that belong to one epoch of a scope';

@@ -1,0 +1,236 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pgonce/pgonce"
+	"github.com/pgonce/pgonce/db"
+)
+
+// rollbackTimeout bounds a rollback that nobody waits for; a connection that needs longer is closed.
+const rollbackTimeout = 5 * time.Second
+
+// poolSessions take a connection of a pool each, and give it back behind the answer.
+type poolSessions struct{ pool *pgxpool.Pool }
+
+func (p poolSessions) open(ctx context.Context) (session, error) {
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("acquire connection: %w", err)
+	}
+	return &pipelineSession{conn: conn.Conn(), release: conn.Release}, nil
+}
+
+func (p poolSessions) retry(err error, uncertain bool) bool {
+	// While a COMMIT is unanswered, a connection that cannot be had now may be had soon, after a failover say.
+	return Retryable(err) || uncertain && !isDecision(err) && pgonce.Code(err) == "" || pgconn.SafeToRetry(err) && uncertain
+}
+
+// connSessions share one connection of the caller's. A lost connection cannot be replaced.
+type connSessions struct{ conn *pgx.Conn }
+
+func (c connSessions) open(context.Context) (session, error) {
+	return &pipelineSession{conn: c.conn}, nil
+}
+
+func (c connSessions) retry(err error, _ bool) bool { return !c.conn.IsClosed() && Retryable(err) }
+
+// pipelineSession sends BEGIN with the claim, and the completion with COMMIT, so that they cost no round trips of their own.
+//
+// It calls the functions of the scope's current epoch directly, which saves the server a dispatch, by the epoch that this
+// connection learned last. That may be outdated, and it does not matter: each of these functions checks the fence itself
+// and refuses to act when its epoch is over.
+type pipelineSession struct {
+	conn    *pgx.Conn
+	release func() // gives a pool's connection back; nil for a connection of the caller's
+	current *transaction
+	epoch   int64 // the epoch that answered the claim; 0: the dispatcher did
+}
+
+func (s *pipelineSession) tx() pgx.Tx { return s.current }
+
+func (s *pipelineSession) claim(ctx context.Context, req Request) (db.ClaimResult, error) {
+	epochs := epochsOf(s.conn)
+	answer, err := s.beginAndClaim(ctx, req, epochs[req.Scope])
+	if pgonce.Code(err) == codeUndefinedFunction {
+		// The epoch is long over and its functions are dropped.
+		delete(epochs, req.Scope)
+		if err := s.rollback(ctx); err != nil {
+			return answer, err
+		}
+		answer, err = s.beginAndClaim(ctx, req, 0)
+	}
+	return answer, err
+}
+
+func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch int64) (answer db.ClaimResult, err error) {
+	s.current, s.epoch = &transaction{conn: s.conn}, epoch
+	begin := beginSQL(req.TxOptions)
+	if epoch == 0 {
+		if _, err := s.conn.Exec(ctx, begin); err != nil {
+			return answer, fmt.Errorf("begin: %w", err)
+		}
+		return s.claimAndLearn(ctx, req)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(begin)
+	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true)
+	results := s.conn.SendBatch(ctx, batch)
+	defer func() {
+		if closeErr := results.Close(); err == nil && closeErr != nil {
+			err = fmt.Errorf("claim %s: %w", req.key(), closeErr)
+		}
+	}()
+	if _, err := results.Exec(); err != nil {
+		return answer, fmt.Errorf("begin: %w", err)
+	}
+	var outcome *pgonce.Outcome
+	var attempt *int32
+	if err := results.QueryRow().Scan(&outcome, &attempt, &answer.ClaimID, &answer.RetryAfter, &answer.Result,
+		&answer.ContentType, &answer.Meta, &answer.OmittedBytes, &answer.FinishedAt); err != nil {
+		return answer, fmt.Errorf("claim %s: %w", req.key(), err)
+	}
+	if outcome == nil { // the epoch is over
+		if err := results.Close(); err != nil {
+			return answer, fmt.Errorf("claim %s: %w", req.key(), err)
+		}
+		return s.claimAndLearn(ctx, req)
+	}
+	answer.Outcome, answer.Attempt = *outcome, *attempt
+	return answer, nil
+}
+
+// claimAndLearn claims through the dispatcher and notes the scope's epoch for the next time.
+func (s *pipelineSession) claimAndLearn(ctx context.Context, req Request) (db.ClaimResult, error) {
+	s.epoch = 0
+	answer, err := claimIn(ctx, s.conn, req, true)
+	if err != nil {
+		return answer, err
+	}
+	epoch, err := db.New(s.conn).CurrentEpoch(ctx, req.Scope)
+	if err != nil {
+		return answer, fmt.Errorf("read epoch of %s: %w", req.Scope, err)
+	}
+	epochsOf(s.conn)[req.Scope] = epoch
+	return answer, nil
+}
+
+func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.ClaimResult, done stored) error {
+	if err := s.current.usable(); err != nil {
+		return err
+	}
+	batch := &pgx.Batch{}
+	if s.epoch == 0 {
+		if err := settleIn(ctx, s.conn, req, claim, done); err != nil {
+			return err
+		}
+	} else {
+		batch.Queue(settleSQL(req.Scope, s.epoch, done.state), req.Subject, req.Key, claim.ClaimID, claim.Attempt,
+			done.result, done.contentType, done.meta, req.Fingerprint)
+	}
+	batch.Queue("commit")
+	results := s.conn.SendBatch(ctx, batch)
+	var tag pgconn.CommandTag
+	var err error
+	for range batch.Len() { // the answer to COMMIT is the last; an error before it keeps COMMIT from running
+		if tag, err = results.Exec(); err != nil {
+			break
+		}
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	switch {
+	case err == nil && tag.String() == "ROLLBACK":
+		s.current.closed = true
+		return pgx.ErrTxCommitRollback
+	case err == nil:
+		s.current.closed = true
+		return nil
+	case s.conn.IsClosed() && pgonce.Code(err) == "" && !pgconn.SafeToRetry(err):
+		return &unansweredError{claim.ClaimID, err}
+	default:
+		return fmt.Errorf("complete %s: %w", req.key(), lost(err))
+	}
+}
+
+func (s *pipelineSession) rollback(ctx context.Context) error {
+	if s.current == nil || s.current.closed || s.conn.IsClosed() {
+		return nil
+	}
+	s.current.closed = true
+	if _, err := s.conn.Exec(ctx, "rollback"); err != nil {
+		_ = s.conn.Close(ctx) // as pgx does: the state of the connection is not known
+		return fmt.Errorf("rollback: %w", err)
+	}
+	return nil
+}
+
+func (s *pipelineSession) close() {
+	tidy := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+		defer cancel()
+		_ = s.rollback(ctx)
+		if s.release != nil {
+			s.release()
+		}
+	}
+	if s.release != nil && s.current != nil && !s.current.closed {
+		go tidy()
+		return
+	}
+	tidy()
+}
+
+// epochsKey is where a connection keeps the epochs that it learned, by scope.
+const epochsKey = "github.com/pgonce/pgonce/txn.epochs"
+
+func epochsOf(conn *pgx.Conn) map[string]int64 {
+	data := conn.PgConn().CustomData()
+	epochs, ok := data[epochsKey].(map[string]int64)
+	if !ok {
+		epochs = map[string]int64{}
+		data[epochsKey] = epochs
+	}
+	return epochs
+}
+
+func claimSQL(scope string, epoch int64) string {
+	return "select outcome, attempt, claim_id, retry_after, result, content_type, meta, omitted_bytes, finished_at from once_data." +
+		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean)"
+}
+
+// settleSQL settles by the epoch's function; should the epoch be over, or the claim lost, by the dispatcher, which routes
+// anew or raises what there is to say.
+func settleSQL(scope string, epoch int64, state db.ClaimState) string {
+	function := "complete"
+	if state == db.OnceClaimStateFailed {
+		function = "fail"
+	}
+	settle := pgx.Identifier{fmt.Sprintf("%s_settle_e%d", scope, epoch)}.Sanitize()
+	return fmt.Sprintf("select case when once_data.%s($1::text, $2::text, $3::uuid, $4::integer, '%s', $5::bytea, $6::text, $7::jsonb, $8::bytea)"+
+		" then null else once.%s('%s', $2, $3, $4, $5, $6, $7, $1, $8) end", settle, state, function, scope)
+}
+
+func beginSQL(options pgx.TxOptions) string {
+	begin := "begin"
+	if options.IsoLevel != "" {
+		begin += " isolation level " + string(options.IsoLevel)
+	}
+	if options.AccessMode != "" {
+		begin += " " + string(options.AccessMode)
+	}
+	if options.DeferrableMode != "" {
+		begin += " " + string(options.DeferrableMode)
+	}
+	return begin
+}
+
+var errTxEnded = errors.New("the function ended the transaction of txn: it must leave COMMIT and ROLLBACK to its caller")

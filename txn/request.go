@@ -1,0 +1,107 @@
+package txn
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pgonce/pgonce"
+)
+
+// Defaults of a Request.
+const (
+	DefaultMaxRetries    = 10
+	DefaultCommitTimeout = 30 * time.Second
+)
+
+// Request says what is to be done once, and how patiently. Only Scope and Key are needed.
+type Request struct {
+	// Scope, Subject and Key name the operation; see pgonce.Key.
+	Scope   string
+	Subject string
+	Key     string
+
+	// Fingerprint is a digest of the request (see package fingerprint). A duplicate with another one is a mismatch. nil
+	// is not compared.
+	Fingerprint []byte
+
+	// Strict answers pgonce.ErrInProgress at once if another transaction holds the key. The default is to wait for it.
+	Strict bool
+	// Wait bounds that wait; zero means as long as the context. A deadline of the context bounds it too: then the answer
+	// is pgonce.ErrInProgress, shortly before the deadline.
+	Wait time.Duration
+
+	// TxOptions of the transaction. Read-only is refused.
+	TxOptions pgx.TxOptions
+
+	// Codec stores and restores results. nil is JSON.
+	Codec Codec
+	// Meta is small metadata stored beside the result, a JSON object. nil for none.
+	Meta []byte
+
+	// MaxRetries bounds how often the transaction is run again after a serialization failure, a deadlock or a lost
+	// connection during COMMIT. Zero means DefaultMaxRetries, negative none.
+	MaxRetries int
+	// CommitTimeout bounds completion and COMMIT, which go on when the context ends after the function has returned.
+	// Zero means DefaultCommitTimeout.
+	CommitTimeout time.Duration
+}
+
+func (r Request) key() pgonce.Key { return pgonce.Key{Scope: r.Scope, Subject: r.Subject, Key: r.Key} }
+
+func (r Request) withDefaults() Request {
+	if r.Codec == nil {
+		r.Codec = JSON
+	}
+	if r.MaxRetries == 0 {
+		r.MaxRetries = DefaultMaxRetries
+	}
+	if r.CommitTimeout == 0 {
+		r.CommitTimeout = DefaultCommitTimeout
+	}
+	return r
+}
+
+func (r Request) validate() error {
+	if err := r.key().Validate(); err != nil {
+		return err
+	}
+	invalid := func(message string) error {
+		return &pgonce.InvalidError{Code: pgonce.CodeInvalidArgument, Message: message}
+	}
+	switch {
+	case r.Wait < 0:
+		return invalid("Wait is negative")
+	case r.CommitTimeout < 0:
+		return invalid("CommitTimeout is negative")
+	case r.Strict && r.Wait > 0:
+		return invalid("Strict and Wait exclude each other")
+	case r.TxOptions.AccessMode == pgx.ReadOnly:
+		return invalid("TxOptions.AccessMode is read only: a claim writes")
+	case r.TxOptions.BeginQuery != "" || r.TxOptions.CommitQuery != "":
+		return invalid("TxOptions.BeginQuery and CommitQuery are not supported")
+	}
+	return nil
+}
+
+// deadlineMargin is how much earlier than the context's deadline a wait ends, so that the answer still arrives.
+const deadlineMargin = 50 * time.Millisecond
+
+// wait returns the wait to ask the database for: nil for no bound, zero for none at all.
+func (r Request) wait(ctx context.Context) *time.Duration {
+	if r.Strict {
+		return new(time.Duration)
+	}
+	wait := r.Wait
+	if deadline, ok := ctx.Deadline(); ok {
+		left := max(time.Until(deadline)-deadlineMargin, time.Millisecond)
+		if wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	if wait == 0 {
+		return nil
+	}
+	return &wait
+}
