@@ -1,7 +1,7 @@
 -- Moves the fence to the newest epoch, the atomic switch, and records it. Returns the epoch, or NULL where there was nothing to
 -- switch. Resumable: what an interrupted switch left undone is done by the next call. The caller (maintain) has the epoch's publication committed before; only the first epoch of a scope is switched to in
 -- the transaction that made it, where nobody can see either.
-CREATE FUNCTION once._switch_epoch(p_scope_id integer)
+CREATE FUNCTION once._switch_epoch(p_scope_id integer, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -20,16 +20,16 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Recorded after the fact, since the fence is not undone by a rollback: a time that is late only keeps keys longer.
-    UPDATE once.epoch AS e SET switched_at = clock_timestamp()
+    UPDATE once.epoch AS e SET switched_at = p_now
      WHERE e.scope_id = p_scope_id AND e.epoch = v_new.epoch;
     UPDATE once.generation AS g
-       SET opened_at = coalesce(g.opened_at, clock_timestamp()),
-           sealed_at = CASE WHEN g.generation <> v_new.generation THEN coalesce(g.sealed_at, clock_timestamp()) END,
+       SET opened_at = coalesce(g.opened_at, p_now),
+           sealed_at = CASE WHEN g.generation <> v_new.generation THEN coalesce(g.sealed_at, p_now) END,
            unlinked_at = CASE WHEN g.generation <> v_new.generation AND g.generation <> ALL (v_new.sealed)
-                              THEN coalesce(g.unlinked_at, clock_timestamp()) END
+                              THEN coalesce(g.unlinked_at, p_now) END
      WHERE g.scope_id = p_scope_id AND g.unlinked_at IS NULL;
     RETURN v_new.epoch;
 END
 $$;
 
-COMMENT ON FUNCTION once._switch_epoch(integer) IS 'moves the scope''s fence to its newest epoch';
+COMMENT ON FUNCTION once._switch_epoch(integer, timestamptz) IS 'moves the scope''s fence to its newest epoch';

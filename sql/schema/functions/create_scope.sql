@@ -42,7 +42,7 @@ BEGIN
     PERFORM setval(format('once_data.%I', p_name || '_seed')::regclass, hashtextextended(gen_random_uuid()::text, 0) / 2);
     PERFORM once._create_generation(v_scope_id, 1);
     PERFORM once._publish_epoch(v_scope_id, 1, '{}');
-    PERFORM once._switch_epoch(v_scope_id);
+    PERFORM once._switch_epoch(v_scope_id, clock_timestamp());
 END
 $$;
 

@@ -169,7 +169,25 @@ CREATE TABLE once.scope_grant (
 
 COMMENT ON TABLE once.scope_grant IS 'roles that may claim in a scope; the functions of every new epoch are granted to them';
 
--- views/claim_result.sql
+-- results/claim_many_result.sql
+-- A row shape: functions return it, nobody selects from it.
+CREATE VIEW once.claim_many_result AS
+SELECT NULL::integer      AS position,
+       NULL::text         AS key,
+       NULL::once.outcome AS outcome,
+       NULL::integer      AS attempt,
+       NULL::uuid         AS claim_id,
+       NULL::interval     AS retry_after,
+       NULL::bytea        AS result,
+       NULL::text         AS content_type,
+       NULL::jsonb        AS meta,
+       NULL::bigint       AS omitted_bytes,
+       NULL::timestamptz  AS finished_at
+ WHERE false;
+
+COMMENT ON VIEW once.claim_many_result IS 'row shape of an answer in a batch: claim_result with the key and its position, from 1; always empty';
+
+-- results/claim_result.sql
 -- A row shape: functions return it, nobody selects from it.
 CREATE VIEW once.claim_result AS
 SELECT NULL::once.outcome AS outcome,
@@ -189,7 +207,7 @@ COMMENT ON COLUMN once.claim_result.claim_id IS 'fresh: the claim''s identity, f
 COMMENT ON COLUMN once.claim_result.retry_after IS 'in_progress: when to ask again';
 COMMENT ON COLUMN once.claim_result.omitted_bytes IS 'replay, failed: the result was this large and is not stored';
 
--- views/lookup_result.sql
+-- results/lookup_result.sql
 -- A row shape: functions return it, nobody selects from it.
 CREATE VIEW once.lookup_result AS
 SELECT NULL::once.claim_state AS state,
@@ -237,6 +255,76 @@ END
 $$;
 
 COMMENT ON FUNCTION once._answer(once.claim_template, bytea) IS 'what a claim is told about the row it met';
+
+-- functions/_batch_cap.sql
+-- How many keys one batch may claim. Every key is one lock in shared memory until the transaction ends, and a full lock table
+-- fails other sessions: a batch gets an eighth of it at most, and never more than 1000.
+CREATE FUNCTION once._batch_cap()
+RETURNS integer
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN least(1000, current_setting('max_locks_per_transaction')::bigint
+                       * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint) / 8);
+END
+$$;
+
+COMMENT ON FUNCTION once._batch_cap() IS 'how many keys one batch may claim';
+
+-- functions/_carry_over.sql
+-- Moves rows that must outlive a generation into the open one, key by key under the key's lock, and leaves tombstones. At most
+-- p_limit keys; keys that are locked are passed over. An unfinished claim whose lease is over, or that has none, becomes parked:
+-- its generation has expired around it.
+CREATE FUNCTION once._carry_over(p_scope once.scope, p_generation integer, p_now timestamptz, p_limit integer, OUT carried integer, OUT busy integer)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_fence regclass := once._fence(p_scope.name);
+    v_leaf regclass := once._leaf(p_scope.name, p_generation);
+    v_seed bigint := pg_sequence_last_value(to_regclass('once_data.' || quote_ident(p_scope.name || '_seed')));
+    v_outlives text := once._outlives(p_scope, p_now);
+    v_open integer;
+    v_epoch bigint;
+    v_row record;
+    v_count integer;
+BEGIN
+    carried := 0;
+    busy := 0;
+    SELECT e.epoch, e.generation INTO STRICT v_epoch, v_open
+      FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id AND e.epoch = pg_sequence_last_value(v_fence);
+    FOR v_row IN EXECUTE format('SELECT subject, key FROM %s WHERE %s LIMIT %s', v_leaf, v_outlives, p_limit) LOOP
+        IF NOT pg_try_advisory_xact_lock(hashtextextended(v_row.key, hashtextextended(v_row.subject, v_seed))) THEN
+            busy := busy + 1;
+            CONTINUE;
+        END IF;
+        -- Read again, under the lock.
+        EXECUTE format(
+            'INSERT INTO %s (claimed_at, finished_at, lease_until, omitted_bytes, claim_id, generation, attempt, state,
+                             subject, key, fingerprint, result, content_type, meta)
+             SELECT claimed_at, finished_at, lease_until, omitted_bytes, claim_id, %s, attempt,
+                    CASE WHEN state = ''in_progress'' AND coalesce(lease_until <= clock_timestamp(), true)
+                         THEN ''parked'' ELSE state END::once.claim_state,
+                    subject, key, fingerprint, result, content_type, meta
+               FROM %s WHERE subject = $1 AND key = $2 AND %s AND pg_sequence_last_value(%L::regclass) = %s
+                 ON CONFLICT DO NOTHING',
+            once._leaf(p_scope.name, v_open), v_open, v_leaf, v_outlives, v_fence, v_epoch)
+        USING v_row.subject, v_row.key;
+        GET DIAGNOSTICS v_count = ROW_COUNT;
+        IF v_count = 1 THEN
+            EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL WHERE subject = $1 AND key = $2', v_leaf)
+              USING v_row.subject, v_row.key;
+            carried := carried + 1;
+        END IF;
+    END LOOP;
+    UPDATE once.generation AS g SET carried = g.carried + _carry_over.carried
+     WHERE g.scope_id = p_scope.scope_id AND g.generation = p_generation AND _carry_over.carried > 0;
+END
+$$;
+
+COMMENT ON FUNCTION once._carry_over(once.scope, integer, timestamptz, integer) IS
+    'moves rows that must outlive a generation into the open one, leaving tombstones';
 
 -- functions/_check_policy.sql
 -- Refuses a policy with one clear error, before a table's CHECK would. The table repeats the rules for writers that come past here.
@@ -606,6 +694,21 @@ $$;
 
 COMMENT ON FUNCTION once._epoch_functions(text, bigint) IS 'the functions that belong to one epoch of a scope';
 
+-- functions/_event.sql
+-- One line of maintain's report. result is done, waiting (for transactions to end), busy (a lock was not to be had at once),
+-- kept (by policy) or missing.
+CREATE FUNCTION once._event(p_scope text, p_step text, p_generation integer, p_result text, p_detail text)
+RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN jsonb_build_object('scope', p_scope, 'step', p_step, 'generation', p_generation, 'result', p_result, 'detail', p_detail);
+END
+$$;
+
+COMMENT ON FUNCTION once._event(text, text, integer, text, text) IS 'one line of maintain''s report';
+
 -- functions/_fence.sql
 -- The scope's fence: the sequence whose value is the current epoch. NULL: no such scope.
 CREATE FUNCTION once._fence(p_scope text)
@@ -682,6 +785,150 @@ END
 $$;
 
 COMMENT ON FUNCTION once._grant_epoch(integer, text, bigint) IS 'grants the functions of an epoch to the roles of its scope';
+
+-- functions/_in_flight.sql
+-- Claims that are committed and not finished, of every scope.
+CREATE FUNCTION once._in_flight()
+RETURNS TABLE (scope text, generation integer, subject text, key text, state once.claim_state, attempt integer,
+               claim_id uuid, claimed_at timestamptz, lease_until timestamptz)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope text;
+    v_leaf regclass;
+BEGIN
+    FOR v_scope, v_leaf IN
+        SELECT s.name, once._leaf(s.name, g.generation)
+          FROM once.scope AS s JOIN once.generation AS g ON g.scope_id = s.scope_id
+         WHERE g.dropped_at IS NULL ORDER BY s.name, g.generation
+    LOOP
+        CONTINUE WHEN v_leaf IS NULL;
+        RETURN QUERY EXECUTE format(
+            'SELECT %L::text, c.generation, c.subject, c.key, c.state, c.attempt, c.claim_id, c.claimed_at, c.lease_until
+               FROM %s AS c WHERE c.state IN (''in_progress'', ''parked'') ORDER BY c.claimed_at', v_scope, v_leaf);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once._in_flight() IS 'claims that are committed and not finished, of every scope';
+
+-- functions/_interface.sql
+-- The functions that a role needs to work in a scope: the interface, and what it calls with the caller's own rights.
+CREATE FUNCTION once._interface()
+RETURNS SETOF regprocedure
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN QUERY
+        SELECT p.oid::regprocedure
+          FROM pg_proc AS p
+         WHERE p.pronamespace = 'once'::regnamespace
+           AND p.proname IN ('claim', 'claim_many', 'complete', 'fail', 'release', 'lookup', 'current_epoch',
+                             '_route', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+END
+$$;
+
+COMMENT ON FUNCTION once._interface() IS 'the functions that a role needs to work in a scope';
+
+-- functions/_leaf.sql
+-- The table of a generation; NULL if it is not there.
+CREATE FUNCTION once._leaf(p_scope text, p_generation integer)
+RETURNS regclass
+LANGUAGE plpgsql STABLE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN to_regclass('once_data.' || quote_ident(p_scope || '_g' || p_generation));
+END
+$$;
+
+COMMENT ON FUNCTION once._leaf(text, integer) IS 'the table of a generation; NULL if it is not there';
+
+-- functions/_lock_scope.sql
+-- Locks a scope's row and returns it. Raises ON001.
+CREATE FUNCTION once._lock_scope(p_name text)
+RETURNS once.scope
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    v_scope once.scope;
+BEGIN
+    SELECT * INTO v_scope FROM once.scope AS s WHERE s.name = p_name FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown scope: %', coalesce(quote_literal(left(p_name, 64)), 'NULL')
+            USING ERRCODE = 'ON001', HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
+    END IF;
+    RETURN v_scope;
+END
+$$;
+
+COMMENT ON FUNCTION once._lock_scope(text) IS 'locks a scope''s row and returns it';
+
+-- functions/_maintain_step.sql
+-- Takes one step of maintenance in one scope, the first that is possible, and reports it; or, where none is, all that is held back
+-- and why. Steps that publish end here, so that the publication commits before the switch. Two sessions never work on one scope.
+CREATE FUNCTION once._maintain_step(p_scope text, p_now timestamptz)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
+AS $$
+DECLARE
+    v_scope once.scope;
+    v_step text;
+    v_events jsonb[];
+    v_held jsonb[] := '{}';
+BEGIN
+    SELECT * INTO v_scope FROM once.scope AS s WHERE s.name = p_scope FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        IF EXISTS (SELECT FROM once.scope AS s WHERE s.name = p_scope) THEN
+            RETURN NEXT once._event(p_scope, 'maintain', NULL, 'busy', 'another session is working on this scope');
+        END IF;
+        RETURN;
+    END IF;
+    FOREACH v_step IN ARRAY '{repair,switch,rotate,settle,drain,retire,drop,forget}'::text[] LOOP
+        CASE v_step
+            WHEN 'repair' THEN v_events := ARRAY(SELECT once._step_repair(v_scope));
+            WHEN 'switch' THEN v_events := ARRAY(SELECT once._step_switch(v_scope, p_now));
+            WHEN 'rotate' THEN v_events := ARRAY(SELECT once._step_rotate(v_scope, p_now));
+            WHEN 'settle' THEN v_events := ARRAY(SELECT once._step_settle_epoch(v_scope));
+            WHEN 'drain'  THEN v_events := ARRAY(SELECT once._step_drain(v_scope, p_now));
+            WHEN 'retire' THEN v_events := ARRAY(SELECT once._step_retire(v_scope, p_now));
+            WHEN 'drop'   THEN v_events := ARRAY(SELECT once._step_drop(v_scope, p_now));
+            WHEN 'forget' THEN v_events := ARRAY(SELECT once._step_forget_epochs(v_scope));
+        END CASE;
+        IF EXISTS (SELECT FROM unnest(v_events) AS e WHERE e ->> 'result' = 'done') THEN
+            RETURN QUERY SELECT e FROM unnest(v_events) AS e WHERE e ->> 'result' IN ('done', 'missing');
+            RETURN;
+        END IF;
+        v_held := v_held || v_events;
+    END LOOP;
+    UPDATE once.scope AS s SET maintained_at = clock_timestamp() WHERE s.scope_id = v_scope.scope_id;
+    RETURN QUERY SELECT unnest(v_held);
+END
+$$;
+
+COMMENT ON FUNCTION once._maintain_step(text, timestamptz) IS 'takes one step of maintenance in one scope and reports it';
+
+-- functions/_outlives.sql
+-- The condition on a row that must outlive its generation: unfinished, parked, or finished within the window before p_now.
+CREATE FUNCTION once._outlives(p_scope once.scope, p_now timestamptz)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN format('(state IN (''in_progress'', ''parked'') OR state IN (''done'', ''failed'') AND finished_at > %L::timestamptz)',
+                  p_now - p_scope.dedup_window);
+END
+$$;
+
+COMMENT ON FUNCTION once._outlives(once.scope, timestamptz) IS 'the condition on a row that must outlive its generation';
 
 -- functions/_publish_epoch.sql
 -- Writes the next epoch of a scope: its functions and its row. The caller holds the scope's row FOR UPDATE. Nothing uses
@@ -779,6 +1026,27 @@ $$;
 
 COMMENT ON FUNCTION once._raise_subject() IS 'raises ON003: a subject is missing';
 
+-- functions/_role.sql
+-- A role by its name. Raises ON004.
+CREATE FUNCTION once._role(p_role text)
+RETURNS regrole
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_role oid;
+BEGIN
+    SELECT r.oid INTO v_role FROM pg_roles AS r WHERE r.rolname = p_role;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no such role: %', coalesce(quote_literal(left(p_role, 64)), 'NULL')
+            USING ERRCODE = 'ON004', HINT = 'Create it with CREATE ROLE.';
+    END IF;
+    RETURN v_role;
+END
+$$;
+
+COMMENT ON FUNCTION once._role(text) IS 'a role by its name';
+
 -- functions/_route.sql
 -- Checks a scope, subject and key, and returns the epoch to call: what the fence says now, whatever the caller's snapshot.
 CREATE FUNCTION once._route(p_scope text, p_subject text, p_key text)
@@ -828,6 +1096,25 @@ $$;
 
 COMMENT ON FUNCTION once._route(text, text, text) IS 'checks scope, subject and key, and returns the epoch to call';
 
+-- functions/_scope_names.sql
+-- The scopes to maintain, p_scope or all. Raises ON001.
+CREATE FUNCTION once._scope_names(p_scope text)
+RETURNS text[]
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_scope IS NOT NULL AND NOT EXISTS (SELECT FROM once.scope AS s WHERE s.name = p_scope) THEN
+        RAISE EXCEPTION 'unknown scope: %', quote_literal(left(p_scope, 64))
+            USING ERRCODE = 'ON001', HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
+    END IF;
+    RETURN ARRAY(SELECT s.name FROM once.scope AS s WHERE p_scope IS NULL OR s.name = p_scope ORDER BY s.scope_id);
+END
+$$;
+
+COMMENT ON FUNCTION once._scope_names(text) IS 'the scopes to maintain: one or all';
+
 -- functions/_settle.sql
 -- The common part of complete, fail and release. Never returns without having settled the claim.
 CREATE FUNCTION once._settle(
@@ -872,11 +1159,336 @@ $$;
 COMMENT ON FUNCTION once._settle(text, text, uuid, integer, once.claim_state, bytea, text, jsonb, text, bytea) IS
     'the common part of complete, fail and release';
 
+-- functions/_step_drain.sql
+-- Marks sealed generations drained when the transactions that held them for writing after the switch have ended.
+CREATE FUNCTION once._step_drain(p_scope once.scope, p_now timestamptz)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_generation once.generation;
+    v_waits text[];
+BEGIN
+    FOR v_generation IN
+        SELECT * FROM once.generation AS g
+         WHERE g.scope_id = p_scope.scope_id AND g.sealed_at IS NOT NULL AND g.drained_at IS NULL AND g.dropped_at IS NULL
+         ORDER BY g.generation
+    LOOP
+        v_waits := once._writers(once._leaf(p_scope.name, v_generation.generation), v_generation.waits_for);
+        UPDATE once.generation AS g
+           SET waits_for = v_waits, waits_since = coalesce(g.waits_since, clock_timestamp()),
+               drained_at = CASE WHEN v_waits = '{}' THEN p_now END
+         WHERE g.scope_id = p_scope.scope_id AND g.generation = v_generation.generation;
+        IF v_waits = '{}' THEN
+            RETURN NEXT once._event(p_scope.name, 'drain', v_generation.generation, 'done', NULL);
+        ELSE
+            RETURN NEXT once._event(p_scope.name, 'drain', v_generation.generation, 'waiting',
+                format('%s transactions may still write to it, see once.holders', cardinality(v_waits)));
+        END IF;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once._step_drain(once.scope, timestamptz) IS 'maintenance step: marks sealed generations drained when their last writers have ended';
+
+-- functions/_step_drop.sql
+-- Detaches, then drops, generations that no epoch in use names any more. Nothing waits longer than the lock_timeout below, least of
+-- all for the parent, which a new backend reads once.
+CREATE FUNCTION once._step_drop(p_scope once.scope, p_now timestamptz)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '50ms'
+AS $$
+DECLARE
+    v_generation once.generation;
+    v_leaf regclass;
+    v_attached boolean;
+    v_left boolean;
+    v_rows bigint;
+    v_carried integer;
+BEGIN
+    FOR v_generation IN
+        SELECT * FROM once.generation AS g
+         WHERE g.scope_id = p_scope.scope_id AND g.unlinked_at IS NOT NULL AND g.dropped_at IS NULL
+           AND NOT EXISTS (SELECT FROM once.epoch AS e
+                            WHERE e.scope_id = g.scope_id AND g.generation = ANY (e.generation || e.sealed)
+                              AND e.epoch >= (SELECT max(s.epoch) FROM once.epoch AS s
+                                               WHERE s.scope_id = g.scope_id AND s.settled_at IS NOT NULL))
+           AND EXISTS (SELECT FROM once.epoch AS s
+                        WHERE s.scope_id = g.scope_id AND s.settled_at IS NOT NULL AND s.switched_at >= g.unlinked_at)
+         ORDER BY g.generation
+    LOOP
+        v_leaf := once._leaf(p_scope.name, v_generation.generation);
+        v_attached := EXISTS (SELECT FROM pg_inherits AS i WHERE i.inhrelid = v_leaf);
+        BEGIN
+            IF v_attached THEN
+                EXECUTE format('ALTER TABLE once_data.%I DETACH PARTITION %s%s', p_scope.name, v_leaf,
+                    CASE WHEN (SELECT i.inhdetachpending FROM pg_inherits AS i WHERE i.inhrelid = v_leaf) THEN ' FINALIZE' ELSE '' END);
+            END IF;
+            IF v_generation.detached_at IS NULL THEN
+                UPDATE once.generation AS g SET detached_at = clock_timestamp()
+                 WHERE g.scope_id = p_scope.scope_id AND g.generation = v_generation.generation;
+                RETURN NEXT once._event(p_scope.name, 'detach', v_generation.generation, 'done', NULL);
+                RETURN;
+            END IF;
+            EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_leaf);
+            -- Looked at again under the lock, since somebody may have changed a row by hand.
+            SELECT c.carried INTO v_carried FROM once._carry_over(p_scope, v_generation.generation, p_now, 200) AS c;
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %s)', v_leaf, once._outlives(p_scope, p_now)) INTO v_left;
+            IF v_left OR v_carried > 0 THEN
+                RETURN NEXT once._event(p_scope.name, 'drop', v_generation.generation, CASE WHEN v_carried > 0 THEN 'done' ELSE 'busy' END,
+                    format('rows in it must live, carried over %s of them', v_carried));
+                RETURN;
+            END IF;
+            EXECUTE format('SELECT count(*) FROM %s WHERE state <> ''tombstone''', v_leaf) INTO v_rows;
+            EXECUTE format('DROP TABLE %s', v_leaf);
+            UPDATE once.generation AS g SET dropped_at = clock_timestamp(), waits_for = NULL
+             WHERE g.scope_id = p_scope.scope_id AND g.generation = v_generation.generation;
+            RETURN NEXT once._event(p_scope.name, 'drop', v_generation.generation, 'done', format('%s rows discarded', v_rows));
+            RETURN;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RETURN NEXT once._event(p_scope.name, CASE WHEN v_generation.detached_at IS NULL THEN 'detach' ELSE 'drop' END,
+                v_generation.generation, 'busy', SQLERRM);
+        END;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once._step_drop(once.scope, timestamptz) IS 'maintenance step: detaches, then drops, generations that no epoch in use names';
+
+-- functions/_step_forget_epochs.sql
+-- Drops the functions of epochs that nobody can be on the way to any more.
+CREATE FUNCTION once._step_forget_epochs(p_scope once.scope)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_epoch bigint;
+    v_function regprocedure;
+BEGIN
+    FOR v_epoch IN
+        SELECT e.epoch FROM once.epoch AS e
+         WHERE e.scope_id = p_scope.scope_id
+           AND e.epoch < (SELECT max(s.epoch) FROM once.epoch AS s WHERE s.scope_id = e.scope_id AND s.settled_at IS NOT NULL)
+         ORDER BY e.epoch
+    LOOP
+        FOR v_function IN SELECT once._epoch_functions(p_scope.name, v_epoch) LOOP
+            EXECUTE format('DROP FUNCTION %s', v_function);
+        END LOOP;
+        DELETE FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id AND e.epoch = v_epoch;
+        RETURN NEXT once._event(p_scope.name, 'forget epoch', NULL, 'done', format('epoch %s', v_epoch));
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once._step_forget_epochs(once.scope) IS 'maintenance step: drops the functions of epochs that are over';
+
+-- functions/_step_repair.sql
+-- Brings fence and epochs together where a restore or a switchover left them apart: a fence beyond the newest epoch, functions or
+-- tables that are missing, partitions that the catalogue does not know. What there is becomes sealed, a fresh generation is
+-- opened, and an epoch beyond both numbers is published. A fence behind the newest epoch is an ordinary switch to come.
+CREATE FUNCTION once._step_repair(p_scope once.scope)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_newest once.epoch;
+    v_fence bigint := pg_sequence_last_value(once._fence(p_scope.name));
+    v_missing integer[];
+    v_unknown integer[];
+    v_live integer[];
+    v_open integer;
+    v_epoch bigint;
+BEGIN
+    SELECT * INTO v_newest FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id ORDER BY e.epoch DESC LIMIT 1;
+    SELECT array_agg(g.generation ORDER BY g.generation) INTO v_missing
+      FROM once.generation AS g
+     WHERE g.scope_id = p_scope.scope_id AND g.dropped_at IS NULL AND once._leaf(p_scope.name, g.generation) IS NULL;
+    SELECT array_agg(substring(c.relname FROM '_g([0-9]+)$')::integer) INTO v_unknown
+      FROM pg_inherits AS i
+      JOIN pg_class AS c ON c.oid = i.inhrelid
+     WHERE i.inhparent = to_regclass('once_data.' || quote_ident(p_scope.name))
+       AND NOT EXISTS (SELECT FROM once.generation AS g
+                        WHERE g.scope_id = p_scope.scope_id AND g.dropped_at IS NULL AND c.relname = p_scope.name || '_g' || g.generation);
+    IF v_missing IS NULL AND v_unknown IS NULL AND v_newest.epoch IS NOT NULL
+       AND coalesce(v_fence, 0) <= v_newest.epoch
+       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 3 THEN
+        RETURN;
+    END IF;
+
+    UPDATE once.generation AS g SET dropped_at = clock_timestamp()
+     WHERE g.scope_id = p_scope.scope_id AND g.generation = ANY (v_missing);
+    INSERT INTO once.generation (scope_id, generation, opened_at, sealed_at)
+    SELECT p_scope.scope_id, u.generation, clock_timestamp(), clock_timestamp() FROM unnest(v_unknown) AS u(generation)
+        ON CONFLICT (scope_id, generation) DO UPDATE SET sealed_at = excluded.sealed_at, drained_at = NULL, unlinked_at = NULL, detached_at = NULL, dropped_at = NULL;
+    SELECT coalesce(array_agg(g.generation ORDER BY g.generation DESC), '{}') INTO v_live
+      FROM once.generation AS g
+     WHERE g.scope_id = p_scope.scope_id AND g.unlinked_at IS NULL AND g.dropped_at IS NULL;
+    SELECT max(g.generation) + 1 INTO v_open FROM once.generation AS g WHERE g.scope_id = p_scope.scope_id;
+    v_open := coalesce(v_open, 1);
+    WHILE once._leaf(p_scope.name, v_open) IS NOT NULL LOOP
+        v_open := v_open + 1;
+    END LOOP;
+    PERFORM once._create_generation(p_scope.scope_id, v_open);
+    v_epoch := once._publish_epoch(p_scope.scope_id, v_open, v_live);
+    IF v_missing IS NOT NULL THEN
+        RETURN NEXT once._event(p_scope.name, 'repair', NULL, 'missing',
+            format('the tables of generations %s are gone, and their keys with them', array_to_string(v_missing, ', ')));
+    END IF;
+    RETURN NEXT once._event(p_scope.name, 'repair', v_open, 'done',
+        format('fence %s and newest epoch %s did not fit; published epoch %s', coalesce(v_fence::text, 'NULL'), coalesce(v_newest.epoch::text, 'NULL'), v_epoch));
+END
+$$;
+
+COMMENT ON FUNCTION once._step_repair(once.scope) IS 'maintenance step: publishes an epoch that fits what there is, where fence and epochs are apart';
+
+-- functions/_step_retire.sql
+-- Takes the oldest generation past its window out of the epochs: carries over what must outlive it, then publishes an epoch
+-- without it. One transaction's worth of work at a time.
+CREATE FUNCTION once._step_retire(p_scope once.scope, p_now timestamptz)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    c_batch constant integer := 200;
+    v_generation once.generation;
+    v_epoch once.epoch;
+    v_carried integer;
+    v_busy integer;
+    v_left boolean;
+BEGIN
+    SELECT * INTO v_generation FROM once.generation AS g
+     WHERE g.scope_id = p_scope.scope_id AND g.unlinked_at IS NULL AND g.dropped_at IS NULL
+       AND g.drained_at + p_scope.dedup_window <= p_now
+     ORDER BY g.generation LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF p_scope.archive <> 'discard' THEN
+        RETURN NEXT once._event(p_scope.name, 'retire', v_generation.generation, 'kept', format('archive is %s', p_scope.archive));
+        RETURN;
+    END IF;
+    SELECT c.carried, c.busy INTO v_carried, v_busy FROM once._carry_over(p_scope, v_generation.generation, p_now, c_batch) AS c;
+    IF v_carried > 0 THEN
+        RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'done', format('%s rows', v_carried));
+        RETURN;
+    END IF;
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %s)',
+                   once._leaf(p_scope.name, v_generation.generation), once._outlives(p_scope, p_now)) INTO v_left;
+    IF v_left THEN
+        RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'busy', format('%s keys are locked', v_busy));
+        RETURN;
+    END IF;
+    SELECT * INTO STRICT v_epoch FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id ORDER BY e.epoch DESC LIMIT 1;
+    PERFORM once._publish_epoch(p_scope.scope_id, v_epoch.generation, array_remove(v_epoch.sealed, v_generation.generation));
+    RETURN NEXT once._event(p_scope.name, 'unlink', v_generation.generation, 'done', NULL);
+END
+$$;
+
+COMMENT ON FUNCTION once._step_retire(once.scope, timestamptz) IS 'maintenance step: carries over from, then unlinks, the oldest generation past its window';
+
+-- functions/_step_rotate.sql
+-- Publishes an epoch with a new open generation when the open one is old or full enough. An empty one is left: nothing in it ages.
+CREATE FUNCTION once._step_rotate(p_scope once.scope, p_now timestamptz)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_epoch once.epoch;
+    v_opened timestamptz;
+    v_leaf regclass;
+    v_rows bigint;
+    v_why text;
+    v_empty boolean;
+    v_next integer;
+BEGIN
+    SELECT * INTO STRICT v_epoch FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id ORDER BY e.epoch DESC LIMIT 1;
+    SELECT g.opened_at INTO STRICT v_opened
+      FROM once.generation AS g WHERE g.scope_id = p_scope.scope_id AND g.generation = v_epoch.generation;
+    v_leaf := once._leaf(p_scope.name, v_epoch.generation);
+    v_rows := pg_stat_get_live_tuples(v_leaf);
+    IF p_now - v_opened >= p_scope.dedup_window / p_scope.generations THEN
+        v_why := format('open since %s', v_opened);
+    ELSIF v_rows >= p_scope.rotate_rows THEN
+        v_why := format('about %s rows', v_rows);
+    ELSE
+        RETURN;
+    END IF;
+    EXECUTE format('SELECT NOT EXISTS (SELECT FROM %s)', v_leaf) INTO v_empty;
+    IF v_empty THEN
+        RETURN;
+    END IF;
+    SELECT max(g.generation) + 1 INTO v_next FROM once.generation AS g WHERE g.scope_id = p_scope.scope_id;
+    PERFORM once._create_generation(p_scope.scope_id, v_next);
+    PERFORM once._publish_epoch(p_scope.scope_id, v_next, v_epoch.generation || v_epoch.sealed);
+    RETURN NEXT once._event(p_scope.name, 'rotate', v_next, 'done', format('generation %s was %s', v_epoch.generation, v_why));
+END
+$$;
+
+COMMENT ON FUNCTION once._step_rotate(once.scope, timestamptz) IS 'maintenance step: publishes an epoch with a new open generation when it is due';
+
+-- functions/_step_settle_epoch.sql
+-- Notes, after a switch, which transactions are older, and marks the epoch settled when they have ended: no caller can still be
+-- on its way to the functions, or the tables, of an earlier epoch.
+CREATE FUNCTION once._step_settle_epoch(p_scope once.scope)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_epoch once.epoch;
+    v_waits text[];
+BEGIN
+    FOR v_epoch IN
+        SELECT * FROM once.epoch AS e
+         WHERE e.scope_id = p_scope.scope_id AND e.switched_at IS NOT NULL AND e.settled_at IS NULL ORDER BY e.epoch
+    LOOP
+        v_waits := once._transactions(v_epoch.waits_for);
+        UPDATE once.epoch AS e
+           SET waits_for = v_waits, waits_since = coalesce(e.waits_since, clock_timestamp()),
+               settled_at = CASE WHEN v_waits = '{}' THEN clock_timestamp() END
+         WHERE e.scope_id = p_scope.scope_id AND e.epoch = v_epoch.epoch;
+        IF v_waits <> '{}' THEN
+            RETURN NEXT once._event(p_scope.name, 'settle', NULL, 'waiting',
+                format('%s transactions are older than the switch to epoch %s', cardinality(v_waits), v_epoch.epoch));
+        END IF;
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once._step_settle_epoch(once.scope) IS 'maintenance step: waits until no transaction is older than the switch to an epoch';
+
+-- functions/_step_switch.sql
+-- Switches to an epoch that is published.
+CREATE FUNCTION once._step_switch(p_scope once.scope, p_now timestamptz)
+RETURNS SETOF jsonb
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_epoch bigint := once._switch_epoch(p_scope.scope_id, p_now);
+BEGIN
+    IF v_epoch IS NOT NULL THEN
+        RETURN NEXT once._event(p_scope.name, 'switch',
+            (SELECT e.generation FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id AND e.epoch = v_epoch),
+            'done', format('epoch %s is current', v_epoch));
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION once._step_switch(once.scope, timestamptz) IS 'maintenance step: switches to an epoch that is published';
+
 -- functions/_switch_epoch.sql
 -- Moves the fence to the newest epoch, the atomic switch, and records it. Returns the epoch, or NULL where there was nothing to
 -- switch. Resumable: what an interrupted switch left undone is done by the next call. The caller (maintain) has the epoch's publication committed before; only the first epoch of a scope is switched to in
 -- the transaction that made it, where nobody can see either.
-CREATE FUNCTION once._switch_epoch(p_scope_id integer)
+CREATE FUNCTION once._switch_epoch(p_scope_id integer, p_now timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -895,19 +1507,41 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Recorded after the fact, since the fence is not undone by a rollback: a time that is late only keeps keys longer.
-    UPDATE once.epoch AS e SET switched_at = clock_timestamp()
+    UPDATE once.epoch AS e SET switched_at = p_now
      WHERE e.scope_id = p_scope_id AND e.epoch = v_new.epoch;
     UPDATE once.generation AS g
-       SET opened_at = coalesce(g.opened_at, clock_timestamp()),
-           sealed_at = CASE WHEN g.generation <> v_new.generation THEN coalesce(g.sealed_at, clock_timestamp()) END,
+       SET opened_at = coalesce(g.opened_at, p_now),
+           sealed_at = CASE WHEN g.generation <> v_new.generation THEN coalesce(g.sealed_at, p_now) END,
            unlinked_at = CASE WHEN g.generation <> v_new.generation AND g.generation <> ALL (v_new.sealed)
-                              THEN coalesce(g.unlinked_at, clock_timestamp()) END
+                              THEN coalesce(g.unlinked_at, p_now) END
      WHERE g.scope_id = p_scope_id AND g.unlinked_at IS NULL;
     RETURN v_new.epoch;
 END
 $$;
 
-COMMENT ON FUNCTION once._switch_epoch(integer) IS 'moves the scope''s fence to its newest epoch';
+COMMENT ON FUNCTION once._switch_epoch(integer, timestamptz) IS 'moves the scope''s fence to its newest epoch';
+
+-- functions/_transactions.sql
+-- The transactions that are running in this database, this one aside; of p_among, where that is given. Prepared ones are
+-- left out: they call nothing any more.
+CREATE FUNCTION once._transactions(p_among text[])
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT l.virtualtransaction
+          FROM pg_locks AS l
+          JOIN pg_stat_activity AS a ON a.pid = l.pid
+         WHERE l.locktype = 'virtualxid' AND l.granted AND l.virtualtransaction = l.virtualxid
+           AND l.pid <> pg_backend_pid() AND a.datname = current_database()
+           AND a.backend_type IS DISTINCT FROM 'autovacuum worker'
+           AND (p_among IS NULL OR l.virtualtransaction = ANY (p_among)));
+END
+$$;
+
+COMMENT ON FUNCTION once._transactions(text[]) IS 'the transactions that are running in this database';
 
 -- functions/_wait_for_lock.sql
 -- Takes a key's lock that another transaction holds: waits for p_wait (NULL: as long as it takes, zero or less: not at
@@ -948,6 +1582,74 @@ $$;
 
 COMMENT ON FUNCTION once._wait_for_lock(bigint, interval) IS 'waits for a key''s lock within the caller''s bounds; false if not taken';
 
+-- functions/_writers.sql
+-- The transactions that may be writing to a table, by their locks; of p_among, where that is given. Prepared transactions are
+-- always counted, because a restart gives them another name.
+CREATE FUNCTION once._writers(p_table regclass, p_among text[])
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT DISTINCT l.virtualtransaction
+          FROM pg_locks AS l
+         WHERE l.locktype = 'relation' AND l.relation = p_table
+           AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+           AND l.mode = 'RowExclusiveLock' AND l.granted
+           AND l.pid IS DISTINCT FROM pg_backend_pid()
+           AND (p_among IS NULL OR l.pid IS NULL OR l.virtualtransaction = ANY (p_among)));
+END
+$$;
+
+COMMENT ON FUNCTION once._writers(regclass, text[]) IS 'the transactions that may be writing to a table';
+
+-- functions/alter_scope.sql
+-- Changes the policy of a scope, at once.
+CREATE FUNCTION once.alter_scope(
+    p_name text,
+    p_window interval DEFAULT NULL,
+    p_retry_horizon interval DEFAULT NULL,
+    p_generations integer DEFAULT NULL,
+    p_lease interval DEFAULT NULL,
+    p_max_attempts integer DEFAULT NULL,
+    p_on_expiry text DEFAULT NULL,
+    p_max_result_bytes integer DEFAULT NULL,
+    p_rotate_rows bigint DEFAULT NULL,
+    p_archive text DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope once.scope := once._lock_scope(p_name);
+BEGIN
+    v_scope.dedup_window := coalesce(p_window, v_scope.dedup_window);
+    v_scope.retry_horizon := coalesce(p_retry_horizon, v_scope.retry_horizon);
+    v_scope.generations := coalesce(p_generations, v_scope.generations);
+    v_scope.lease := coalesce(p_lease, v_scope.lease);
+    v_scope.max_attempts := coalesce(p_max_attempts, v_scope.max_attempts);
+    v_scope.on_expiry := coalesce(p_on_expiry, v_scope.on_expiry);
+    v_scope.max_result_bytes := coalesce(p_max_result_bytes, v_scope.max_result_bytes);
+    v_scope.rotate_rows := CASE WHEN p_rotate_rows = 0 THEN NULL ELSE coalesce(p_rotate_rows, v_scope.rotate_rows) END;
+    v_scope.archive := coalesce(p_archive, v_scope.archive);
+    PERFORM once._check_policy(v_scope.dedup_window, v_scope.retry_horizon, v_scope.generations, v_scope.lease, v_scope.max_attempts,
+                               v_scope.on_expiry, v_scope.max_result_bytes, v_scope.subject_required, v_scope.rotate_rows, v_scope.archive);
+    UPDATE once.scope AS s
+       SET dedup_window = v_scope.dedup_window, retry_horizon = v_scope.retry_horizon, generations = v_scope.generations,
+           lease = v_scope.lease, max_attempts = v_scope.max_attempts, on_expiry = v_scope.on_expiry,
+           max_result_bytes = v_scope.max_result_bytes, rotate_rows = v_scope.rotate_rows, archive = v_scope.archive
+     WHERE s.scope_id = v_scope.scope_id;
+END
+$$;
+
+COMMENT ON FUNCTION once.alter_scope(text, interval, interval, integer, interval, integer, text, integer, bigint, text) IS
+'Changes the policy of a scope, at once; parameters as in once.create_scope, NULL leaves a value as it is.
+p_rotate_rows: 0 turns rotation by rows off. A shorter window forgets keys earlier. Whether a subject is required cannot be changed.
+Raises ON001, ON004. The owner of pgonce may call it, and whoever is granted it.';
+
 -- functions/claim.sql
 -- Takes a key. Exactly one claim of a key wins inside the scope's window, at every isolation level.
 CREATE FUNCTION once.claim(
@@ -985,6 +1687,80 @@ p_wait: how long to wait for a transaction that holds the key. NULL: until it en
 p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete.
 Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
 Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';
+
+-- functions/claim_many.sql
+-- Takes many keys of one scope and subject, in one order for every caller, so that batches do not deadlock among themselves.
+CREATE FUNCTION once.claim_many(
+    p_scope text,
+    p_keys text[],
+    p_fingerprints bytea[] DEFAULT NULL,
+    p_subject text DEFAULT '',
+    p_wait interval DEFAULT NULL
+)
+RETURNS SETOF once.claim_many_result
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_cap integer := once._batch_cap();
+    v_todo integer[];
+    v_again integer[];
+    v_row once.claim_many_result;
+    v_rows once.claim_many_result[];
+    v_bad text;
+BEGIN
+    IF p_keys IS NULL OR array_ndims(p_keys) > 1 OR array_ndims(p_fingerprints) > 1
+       OR cardinality(p_fingerprints) <> cardinality(p_keys)
+       OR array_lower(p_keys, 1) <> 1 OR array_lower(p_fingerprints, 1) <> 1 THEN
+        RAISE EXCEPTION 'keys must be a list, and fingerprints NULL or a list of the same length'
+            USING ERRCODE = 'ON004', HINT = 'Pass one fingerprint a key; an element may be NULL.';
+    END IF;
+    IF cardinality(p_keys) > v_cap THEN
+        RAISE EXCEPTION 'too many keys: %, at most % in one batch', cardinality(p_keys), v_cap
+            USING ERRCODE = 'ON011',
+                  DETAIL = 'Each key takes a lock in shared memory until the transaction ends. The limit is 1000, or an eighth of the lock table.',
+                  HINT = 'Split the batch over several transactions, or raise max_locks_per_transaction.';
+    END IF;
+    -- Nothing is claimed before every key is known to be sound.
+    SELECT k.key INTO v_bad FROM unnest(p_keys) AS k(key)
+     WHERE k.key IS NULL OR octet_length(k.key) NOT BETWEEN 1 AND 255 LIMIT 1;
+    PERFORM once._route(p_scope, p_subject, CASE WHEN FOUND THEN v_bad ELSE '-' END);
+
+    v_todo := ARRAY(SELECT generate_subscripts(p_keys, 1));
+    FOR v_round IN 1..100 LOOP
+        v_again := '{}';
+        -- Repeats of a key are claimed one after the other: the first may be fresh, the others meet it in progress.
+        FOR v_row IN EXECUTE format(
+            'SELECT k.position, k.key, c.*
+               FROM (SELECT t.position, ($1)[t.position] AS key, ($2)[t.position] AS fingerprint
+                       FROM unnest($3) AS t(position)
+                      ORDER BY ($1)[t.position] COLLATE "C", t.position
+                     OFFSET 0) AS k
+              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false) AS c',
+            p_scope || '_claim_e' || once._route(p_scope, p_subject, '-'))
+            USING p_keys, p_fingerprints, v_todo, p_subject, p_wait
+        LOOP
+            IF v_row.outcome IS NULL THEN
+                v_again := v_again || v_row.position;
+            ELSE
+                v_rows[v_row.position] := v_row;
+            END IF;
+        END LOOP;
+        IF v_again = '{}' THEN
+            RETURN QUERY SELECT * FROM unnest(v_rows);
+            RETURN;
+        END IF;
+        v_todo := v_again;
+    END LOOP;
+    PERFORM once._raise_again(p_scope);
+END
+$$;
+
+COMMENT ON FUNCTION once.claim_many(text, text[], bytea[], text, interval) IS
+'Takes many keys of one scope and subject: one row a key, in the order of p_keys, with what once.claim would answer.
+p_fingerprints: one a key, or NULL. p_wait: the wait for each key that another transaction holds, as in once.claim.
+Keys are taken in one order whatever order they are given in; a repeat of a key is never fresh twice.
+At most 1000 keys, fewer where the lock table is small. Raises ON011 and what once.claim raises; then nothing is claimed.';
 
 -- functions/complete.sql
 -- Ends a claim as done. The result is what every later duplicate is given.
@@ -1059,7 +1835,7 @@ BEGIN
     PERFORM setval(format('once_data.%I', p_name || '_seed')::regclass, hashtextextended(gen_random_uuid()::text, 0) / 2);
     PERFORM once._create_generation(v_scope_id, 1);
     PERFORM once._publish_epoch(v_scope_id, 1, '{}');
-    PERFORM once._switch_epoch(v_scope_id);
+    PERFORM once._switch_epoch(v_scope_id, clock_timestamp());
 END
 $$;
 
@@ -1091,6 +1867,53 @@ COMMENT ON FUNCTION once.current_epoch(text) IS
 'The scope''s current epoch: the number at the end of the names of the functions that serve it now.
 For clients that call these functions themselves; each refuses to act once its epoch is over. Raises ON001, ON010.';
 
+-- functions/drop_scope.sql
+-- Drops a scope and everything it has. Keys are forgotten, so it is refused while there are any that may still come again.
+CREATE FUNCTION once.drop_scope(p_name text, p_discard_keys boolean DEFAULT false)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    v_scope once.scope := once._lock_scope(p_name);
+    v_leaf regclass;
+    v_epoch bigint;
+    v_function regprocedure;
+    v_found boolean;
+BEGIN
+    FOR v_leaf IN
+        SELECT once._leaf(v_scope.name, g.generation) FROM once.generation AS g
+         WHERE g.scope_id = v_scope.scope_id AND g.dropped_at IS NULL ORDER BY g.generation DESC
+    LOOP
+        CONTINUE WHEN v_leaf IS NULL;
+        -- Under the lock nobody adds a key behind the check.
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_leaf);
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %s)', v_leaf, once._outlives(v_scope, clock_timestamp())) INTO v_found;
+        IF v_found AND p_discard_keys IS NOT TRUE THEN
+            RAISE EXCEPTION 'scope % holds keys that are unfinished or inside their window', p_name
+                USING ERRCODE = 'ON012',
+                      DETAIL = format('There are such rows in %s.', v_leaf),
+                      HINT = format('Once no caller can repeat them: SELECT once.drop_scope(%L, p_discard_keys => true);', p_name);
+        END IF;
+        EXECUTE format('DROP TABLE %s', v_leaf);
+    END LOOP;
+    EXECUTE format('DROP TABLE IF EXISTS once_data.%I', v_scope.name);
+    FOR v_epoch IN SELECT e.epoch FROM once.epoch AS e WHERE e.scope_id = v_scope.scope_id LOOP
+        FOR v_function IN SELECT once._epoch_functions(v_scope.name, v_epoch) LOOP
+            EXECUTE format('DROP FUNCTION %s', v_function);
+        END LOOP;
+    END LOOP;
+    EXECUTE format('DROP SEQUENCE IF EXISTS once_data.%I, once_data.%I', v_scope.name || '_fence', v_scope.name || '_seed');
+    DELETE FROM once.scope AS s WHERE s.scope_id = v_scope.scope_id;
+END
+$$;
+
+COMMENT ON FUNCTION once.drop_scope(text, boolean) IS
+'Drops a scope with its tables, functions and keys. Refused while it holds keys that are unfinished or inside their window, unless
+p_discard_keys. Waits at most five seconds for each lock. Raises ON001, ON012, 55P03. The owner of pgonce may call it, and whoever is granted it.';
+
 -- functions/fail.sql
 -- Ends a claim as failed, finally: the refusal is what every later duplicate is given.
 CREATE FUNCTION once.fail(
@@ -1118,6 +1941,33 @@ COMMENT ON FUNCTION once.fail(text, text, uuid, integer, bytea, text, jsonb, tex
 A result larger than the scope''s max_result_bytes is not stored; its size is, as omitted_bytes.
 p_fingerprint: only for a deferred claim, whose row is written now: the same as was given to claim.
 Raises ON007 if the claim is not the current one (then nothing has changed), ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
+
+-- functions/grant_scope.sql
+-- Lets a role claim in a scope: call the interface, read the scope's fence, execute the functions of its epochs, those to come
+-- included. It can read no table, and nothing of other scopes.
+CREATE FUNCTION once.grant_scope(p_name text, p_role text)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope once.scope := once._lock_scope(p_name);
+    v_role regrole := once._role(p_role);
+    v_function regprocedure;
+BEGIN
+    INSERT INTO once.scope_grant (scope_id, role) VALUES (v_scope.scope_id, v_role) ON CONFLICT DO NOTHING;
+    EXECUTE format('GRANT USAGE ON SCHEMA once, once_data TO %s', v_role);
+    FOR v_function IN SELECT once._interface() LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %s', v_function, v_role);
+    END LOOP;
+    EXECUTE format('GRANT SELECT ON SEQUENCE once_data.%I TO %s', v_scope.name || '_fence', v_role);
+    PERFORM once._grant_epoch(v_scope.scope_id, v_scope.name, e.epoch) FROM once.epoch AS e WHERE e.scope_id = v_scope.scope_id;
+END
+$$;
+
+COMMENT ON FUNCTION once.grant_scope(text, text) IS
+'Lets a role claim, complete and look up keys in a scope, and nothing else. Raises ON001, ON004 (no such role).';
 
 -- functions/lookup.sql
 -- Reads what is known of a key, without claiming it.
@@ -1150,6 +2000,58 @@ COMMENT ON FUNCTION once.lookup(text, text, text) IS
 'Reads the row of a key, in whatever state, as the caller''s snapshot sees it. No row: not known inside the window.
 Takes no lock and waits for nobody. Raises ON001, ON002, ON003, ON008, ON010.';
 
+-- functions/maintain.sql
+-- Rotates, drains, retires and repairs, step by step, each in a transaction of its own.
+CREATE PROCEDURE once.maintain(
+    p_scope text DEFAULT NULL,
+    p_wait interval DEFAULT '3 seconds',
+    p_now timestamptz DEFAULT NULL,
+    INOUT p_report jsonb DEFAULT NULL
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_until timestamptz := clock_timestamp() + coalesce(p_wait, interval '0');
+    v_scopes text[];
+    v_scope text;
+    v_events jsonb;
+    v_pause double precision;
+BEGIN
+    p_report := '[]';
+    -- Steps must see what was committed a moment ago, whatever the session's default.
+    COMMIT;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    v_scopes := once._scope_names(p_scope);
+    FOREACH v_scope IN ARRAY v_scopes LOOP
+        v_pause := 0.005;
+        LOOP
+            SELECT coalesce(pg_catalog.jsonb_agg(e), '[]') INTO v_events
+              FROM once._maintain_step(v_scope, greatest(p_now, pg_catalog.clock_timestamp())) AS e;
+            COMMIT;
+            SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+            IF v_events @> '[{"result": "done"}]' THEN
+                p_report := p_report || v_events;
+                v_pause := 0.005;
+            ELSIF (v_events @> '[{"result": "waiting"}]' OR v_events @> '[{"result": "busy"}]')
+                  AND pg_catalog.clock_timestamp() < v_until THEN
+                PERFORM pg_catalog.pg_sleep(v_pause);
+                v_pause := least(v_pause * 2, 0.2);
+            ELSE
+                p_report := p_report || v_events;
+                EXIT;
+            END IF;
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+COMMENT ON PROCEDURE once.maintain(text, interval, timestamptz, jsonb) IS
+'Rotates, drains, retires and repairs the scopes; call it every minute. Each step is a transaction of its own: the work can be
+interrupted anywhere and is resumed by the next call; several sessions may call it at once. Claims never wait for it.
+p_scope: one scope; NULL: all. p_wait: how long to wait, in all, for transactions that hold a step back; the next call goes on.
+p_now: a later time to act, and record, as if it had come, for tests. p_report: a JSON array of steps taken (result done) and held back (waiting,
+busy, kept, missing), with the reason. Cannot run inside a transaction block.';
+
 -- functions/release.sql
 -- Gives a claim back: the key is as if it had never been claimed.
 CREATE FUNCTION once.release(p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_subject text DEFAULT '')
@@ -1165,4 +2067,115 @@ $$;
 COMMENT ON FUNCTION once.release(text, text, uuid, integer, text) IS
 'Gives an unfinished claim back, so that the key can be claimed again. Only for work that certainly had no effect.
 Raises ON007 if the claim is not the current one, ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
+
+-- functions/revoke_scope.sql
+-- Takes back what once.grant_scope gave for one scope.
+CREATE FUNCTION once.revoke_scope(p_name text, p_role text)
+RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope once.scope := once._lock_scope(p_name);
+    v_role regrole := once._role(p_role);
+    v_function regprocedure;
+BEGIN
+    DELETE FROM once.scope_grant AS g WHERE g.scope_id = v_scope.scope_id AND g.role = v_role;
+    EXECUTE format('REVOKE ALL ON SEQUENCE once_data.%I FROM %s', v_scope.name || '_fence', v_role);
+    FOR v_function IN
+        SELECT once._epoch_functions(v_scope.name, e.epoch) FROM once.epoch AS e WHERE e.scope_id = v_scope.scope_id
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM %s', v_function, v_role);
+    END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION once.revoke_scope(text, text) IS
+'Takes back what once.grant_scope gave a role for one scope. Raises ON001, ON004 (no such role).';
+
+-- views/generations.sql
+CREATE VIEW once.generations AS
+SELECT s.name AS scope, g.generation,
+       CASE WHEN g.dropped_at IS NOT NULL THEN 'dropped'
+            WHEN g.detached_at IS NOT NULL THEN 'detached'
+            WHEN g.unlinked_at IS NOT NULL THEN 'unlinked'
+            WHEN g.drained_at IS NOT NULL THEN 'drained'
+            WHEN g.sealed_at IS NOT NULL THEN 'sealed'
+            WHEN g.opened_at IS NOT NULL THEN 'open'
+            ELSE 'published' END AS state,
+       g.opened_at, g.sealed_at, g.drained_at,
+       CASE WHEN g.dropped_at IS NULL AND g.drained_at + s.dedup_window <= clock_timestamp()
+            THEN g.drained_at + s.dedup_window END AS droppable_since,
+       g.drained_at + s.dedup_window AS droppable_from,
+       g.unlinked_at, g.detached_at, g.dropped_at, g.carried,
+       pg_stat_get_live_tuples(l.leaf) AS rows_estimate,
+       pg_total_relation_size(l.leaf) AS bytes
+  FROM once.generation AS g
+  JOIN once.scope AS s ON s.scope_id = g.scope_id
+ CROSS JOIN LATERAL (SELECT CASE WHEN g.dropped_at IS NULL THEN once._leaf(s.name, g.generation) END AS leaf) AS l;
+
+COMMENT ON VIEW once.generations IS 'the generations of every scope, dropped ones included';
+COMMENT ON COLUMN once.generations.droppable_from IS 'when its window ends';
+COMMENT ON COLUMN once.generations.droppable_since IS 'its window is over since then, and it is still there';
+COMMENT ON COLUMN once.generations.carried IS 'rows moved to a newer generation because they must outlive this one';
+
+-- views/holders.sql
+CREATE VIEW once.holders AS
+SELECT w.scope, w.step, w.generation, w.epoch, l.pid, p.gid, coalesce(p.prepared, a.xact_start) AS since,
+       coalesce(p.owner, a.usename) AS role, a.application_name, a.state, a.query
+  FROM (SELECT s.name AS scope, 'drain' AS step, g.generation, NULL::bigint AS epoch, unnest(g.waits_for) AS virtualtransaction
+          FROM once.generation AS g JOIN once.scope AS s ON s.scope_id = g.scope_id
+         WHERE g.sealed_at IS NOT NULL AND g.drained_at IS NULL AND g.dropped_at IS NULL
+        UNION ALL
+        SELECT s.name, 'settle', NULL, e.epoch, unnest(e.waits_for)
+          FROM once.epoch AS e JOIN once.scope AS s ON s.scope_id = e.scope_id
+         WHERE e.switched_at IS NOT NULL AND e.settled_at IS NULL) AS w
+ CROSS JOIN LATERAL (
+       SELECT l.pid, max(l.transactionid::text) FILTER (WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock') AS xid
+         FROM pg_locks AS l WHERE l.virtualtransaction = w.virtualtransaction GROUP BY l.pid) AS l
+  LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+  LEFT JOIN pg_prepared_xacts AS p ON l.pid IS NULL AND p.transaction::text = l.xid;
+
+COMMENT ON VIEW once.holders IS
+    'who holds maintenance back, as maintain last noted: sessions by pid, prepared transactions by gid. Since is NULL for sessions of other roles unless the reader has pg_read_all_stats';
+COMMENT ON COLUMN once.holders.step IS 'drain: it may still write to a sealed generation; settle: it may be on its way to an earlier epoch''s functions';
+
+-- views/in_flight.sql
+CREATE VIEW once.in_flight AS
+SELECT f.scope, f.generation, f.subject, f.key, f.state, f.attempt, f.claim_id, f.claimed_at, f.lease_until
+  FROM once._in_flight() AS f;
+
+COMMENT ON VIEW once.in_flight IS
+    'claims that are committed and not finished, parked ones included. A claim whose transaction is still running is not visible here';
+
+-- views/scopes.sql
+CREATE VIEW once.scopes AS
+SELECT s.name, s.dedup_window, s.retry_horizon, s.generations, s.rotate_rows, s.lease, s.max_attempts, s.on_expiry,
+       s.max_result_bytes, s.subject_required, s.archive,
+       pg_sequence_last_value(once._fence(s.name)) AS epoch,
+       o.generation AS open_generation, o.opened_at AS open_since,
+       l.live_generations, l.rows_estimate, l.bytes,
+       s.created_at, s.maintained_at
+  FROM once.scope AS s
+  LEFT JOIN LATERAL (
+       SELECT g.generation, g.opened_at FROM once.generation AS g
+        WHERE g.scope_id = s.scope_id AND g.opened_at IS NOT NULL AND g.sealed_at IS NULL AND g.dropped_at IS NULL
+        ORDER BY g.generation DESC LIMIT 1) AS o ON true
+  LEFT JOIN LATERAL (
+       SELECT count(*) FILTER (WHERE g.unlinked_at IS NULL) AS live_generations,
+              sum(pg_stat_get_live_tuples(once._leaf(s.name, g.generation)))::bigint AS rows_estimate,
+              sum(pg_total_relation_size(once._leaf(s.name, g.generation)))::bigint AS bytes
+         FROM once.generation AS g
+        WHERE g.scope_id = s.scope_id AND g.dropped_at IS NULL) AS l ON true;
+
+COMMENT ON VIEW once.scopes IS 'the scopes, their policies, and what they hold';
+COMMENT ON COLUMN once.scopes.open_since IS 'since when the open generation takes keys; much longer than dedup_window / generations: maintain does not run';
+COMMENT ON COLUMN once.scopes.live_generations IS 'generations that a claim looks at';
+COMMENT ON COLUMN once.scopes.rows_estimate IS 'rows by the statistics system';
+
+-- privileges.sql
+-- Functions are executable by PUBLIC unless revoked. What a role may do comes from once.grant_scope alone.
+REVOKE ALL ON ALL ROUTINES IN SCHEMA once FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA once FROM PUBLIC;
 
