@@ -2,12 +2,14 @@ package txn
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgonce/pgonce"
@@ -81,7 +83,7 @@ func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(begin)
-	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true)
+	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, newClaimID())
 	results := s.conn.SendBatch(ctx, batch)
 	defer func() {
 		if closeErr := results.Close(); err == nil && closeErr != nil {
@@ -204,7 +206,16 @@ func epochsOf(conn *pgx.Conn) map[string]int64 {
 
 func claimSQL(scope string, epoch int64) string {
 	return "select outcome, attempt, claim_id, retry_after, result, content_type, meta, omitted_bytes, finished_at from once_data." +
-		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean)"
+		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean, $6::uuid)"
+}
+
+// newClaimID returns a random UUID. The server would make one too, at a tenth of the cost of a claim.
+func newClaimID() pgtype.UUID {
+	id := pgtype.UUID{Valid: true}
+	_, _ = rand.Read(id.Bytes[:]) // never fails
+	id.Bytes[6] = id.Bytes[6]&0x0f | 0x40
+	id.Bytes[8] = id.Bytes[8]&0x3f | 0x80
+	return id
 }
 
 // settleSQL settles by the epoch's function; should the epoch be over, or the claim lost, by the dispatcher, which routes

@@ -443,7 +443,9 @@ BEGIN
     END LOOP;
 
     v_text := $template$
-CREATE FUNCTION once_data.{claim}(p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean)
+CREATE FUNCTION once_data.{claim}(
+    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_claim_id uuid
+)
 RETURNS once.claim_result
 LANGUAGE plpgsql
 SECURITY DEFINER
@@ -453,7 +455,7 @@ SET jit = off
 AS $body$
 DECLARE
     v_lock CONSTANT bigint := hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed})));
-    v_id uuid;
+    v_id uuid := p_claim_id;
     v_row once.claim_template;
     v_deferred text;
 BEGIN
@@ -465,6 +467,7 @@ BEGIN
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
         SELECT * INTO v_row FROM ({rows}) AS r;
         IF v_row.state IN ('done', 'failed', 'parked') THEN
+            {replay}
             RETURN once._answer(v_row, p_fingerprint);
         END IF;
         IF p_fingerprint <> v_row.fingerprint THEN
@@ -480,23 +483,26 @@ BEGIN
         IF p_defer THEN
             SELECT * INTO v_row FROM ({rows}) AS r;
             IF FOUND THEN
+                {replay}
                 RETURN once._answer(v_row, p_fingerprint);
             END IF;
             v_deferred := current_setting('once.deferred', true);
             IF strpos(v_deferred, ';' || v_lock || '=') > 0 THEN
                 PERFORM once._raise_nested(p_key);
             END IF;
-            v_id := gen_random_uuid();
+            IF v_id IS NULL THEN
+                v_id := gen_random_uuid();
+            END IF;
             PERFORM set_config('once.deferred', concat(v_deferred, ';', v_lock, '=', v_id, ';'), true);
             RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
         END IF;
-        v_id := gen_random_uuid();
+        v_id := coalesce(v_id, gen_random_uuid());
         INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
         SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
          WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
             ON CONFLICT DO NOTHING;
     ELSE
-        v_id := gen_random_uuid();{tombstones}
+        v_id := coalesce(v_id, gen_random_uuid());{tombstones}
         INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
         SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
          WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
@@ -519,6 +525,11 @@ END
 $body$
 $template$;
     v_text := replace(v_text, '{tombstones}', v_tombstones);
+    -- What once._answer would say of most duplicates, without the call.
+    v_text := replace(v_text, '{replay}', $t$IF v_row.state = 'done' AND (p_fingerprint <> v_row.fingerprint) IS NOT TRUE THEN
+                RETURN ROW('replay'::once.outcome, v_row.attempt, v_row.claim_id, NULL::interval, v_row.result,
+                           v_row.content_type, v_row.meta, v_row.omitted_bytes, v_row.finished_at)::once.claim_result;
+            END IF;$t$);
     v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required
         THEN 'IF p_subject = '''' THEN PERFORM once._raise_subject(); END IF;' ELSE '' END);
     RETURN once._fill(v_text, p_scope, p_epoch, p_generation, p_sealed);
@@ -1670,7 +1681,7 @@ DECLARE
     v_result once.claim_result;
 BEGIN
     FOR i IN 1..100 LOOP
-        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5)',
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, NULL)',
                        p_scope || '_claim_e' || once._route(p_scope, p_subject, p_key))
            INTO v_result
           USING p_subject, p_key, p_fingerprint, p_wait, coalesce(p_defer, false);
@@ -1738,7 +1749,7 @@ BEGIN
                        FROM unnest($3) AS t(position)
                       ORDER BY ($1)[t.position] COLLATE "C", t.position
                      OFFSET 0) AS k
-              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false) AS c',
+              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, NULL) AS c',
             p_scope || '_claim_e' || once._route(p_scope, p_subject, '-'))
             USING p_keys, p_fingerprints, v_todo, p_subject, p_wait
         LOOP

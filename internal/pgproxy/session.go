@@ -1,0 +1,238 @@
+package pgproxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// Codes that a client may send where the protocol version of a StartupMessage would stand.
+const (
+	cancelRequestCode = 80877102
+	sslRequestCode    = 80877103
+	gssEncRequestCode = 80877104
+)
+
+// maxStartupLen is PostgreSQL's own bound (MAX_STARTUP_PACKET_LENGTH).
+const maxStartupLen = 10000
+
+var errMalformed = errors.New("pgproxy: malformed message")
+
+// session is one client connection and its connection to the server. Each direction has a reader, which looks
+// at the messages, and a writer, which sends them when they are due.
+type session struct {
+	proxy          *Proxy
+	client, server net.Conn
+	toServer       chan segment
+	toClient       chan segment
+	done           chan struct{}
+	once           sync.Once
+
+	// What the client has prepared and bound so far: true where it is a COMMIT. Used by the client's reader only.
+	statements map[string]bool
+	portals    map[string]bool
+}
+
+// segment is what one read gave, to be written when it is due. The last one of a direction has end set: both
+// connections are closed then, after everything ahead of it was written.
+type segment struct {
+	due  time.Time
+	data []byte
+	end  bool
+}
+
+func newSession(p *Proxy, client, server net.Conn) *session {
+	return &session{
+		proxy:      p,
+		client:     client,
+		server:     server,
+		toServer:   make(chan segment, 1024),
+		toClient:   make(chan segment, 1024),
+		done:       make(chan struct{}),
+		statements: make(map[string]bool),
+		portals:    make(map[string]bool),
+	}
+}
+
+func (s *session) run() {
+	defer s.close()
+
+	var wg sync.WaitGroup
+	wg.Go(func() { s.write(s.server, s.toServer) })
+	wg.Go(func() { s.write(s.client, s.toClient) })
+	wg.Go(func() {
+		if s.startup() {
+			s.read(s.client, s.toServer, s.cutsBefore)
+		} else {
+			s.push(s.toServer, segment{due: s.proxy.due(), end: true})
+		}
+	})
+	wg.Go(func() { s.read(s.server, s.toClient, s.cutsAfter) })
+	wg.Wait()
+}
+
+func (s *session) close() {
+	s.once.Do(func() {
+		close(s.done)
+		_ = s.client.Close()
+		_ = s.server.Close()
+	})
+}
+
+// startup passes on the client's first packet, which has no type byte. False means that the connection is over.
+func (s *session) startup() bool {
+	for {
+		head := make([]byte, 8)
+		if _, err := io.ReadFull(s.client, head); err != nil {
+			return false
+		}
+		size := binary.BigEndian.Uint32(head)
+		code := binary.BigEndian.Uint32(head[4:])
+		if size < 8 || size > maxStartupLen {
+			return false
+		}
+		if code == sslRequestCode || code == gssEncRequestCode {
+			// The server is not asked: it might say yes.
+			if _, err := s.client.Write([]byte{'N'}); err != nil {
+				return false
+			}
+			continue
+		}
+
+		packet := make([]byte, size)
+		copy(packet, head)
+		if _, err := io.ReadFull(s.client, packet[8:]); err != nil {
+			return false
+		}
+		s.push(s.toServer, segment{due: s.proxy.due(), data: packet})
+		return code != cancelRequestCode // nothing follows a cancel request
+	}
+}
+
+// read passes on whole messages until the connection ends, is malformed, or cut says that it ends here.
+func (s *session) read(from io.Reader, to chan<- segment, cut func(kind byte, body []byte) (bool, error)) {
+	var pending []byte
+	chunk := make([]byte, 64<<10)
+	for {
+		n, readErr := from.Read(chunk)
+		due := s.proxy.due()
+		pending = append(pending, chunk[:n]...)
+
+		whole, end := 0, readErr != nil
+		for {
+			rest := pending[whole:]
+			if len(rest) < 5 {
+				break
+			}
+			size := 1 + int(binary.BigEndian.Uint32(rest[1:]))
+			if size < 5 {
+				end = true
+				break
+			}
+			if len(rest) < size {
+				break
+			}
+			now, err := cut(rest[0], rest[5:size])
+			if now || err != nil {
+				end = true
+				break
+			}
+			whole += size
+		}
+
+		if whole > 0 {
+			s.push(to, segment{due: due, data: append([]byte(nil), pending[:whole]...)})
+			pending = append(pending[:0], pending[whole:]...)
+		}
+		if end {
+			s.push(to, segment{due: due, end: true})
+			return
+		}
+	}
+}
+
+func (s *session) push(to chan<- segment, seg segment) {
+	select {
+	case to <- seg:
+	case <-s.done:
+	}
+}
+
+func (s *session) write(to io.Writer, from <-chan segment) {
+	for {
+		select {
+		case <-s.done:
+			return
+		case seg := <-from:
+			sleepUntil(seg.due)
+			if seg.end {
+				s.close()
+				return
+			}
+			if _, err := to.Write(seg.data); err != nil {
+				s.close()
+				return
+			}
+		}
+	}
+}
+
+// cutsBefore follows the client's statements and portals, and is true at the message that would run a COMMIT
+// which is to be cut.
+func (s *session) cutsBefore(kind byte, body []byte) (bool, error) {
+	switch kind {
+	case 'Q':
+		var msg pgproto3.Query
+		if err := msg.Decode(body); err != nil {
+			return false, errMalformed
+		}
+		return hasCommit(msg.String) && s.proxy.takeCut(BeforeServer), nil
+	case 'P':
+		var msg pgproto3.Parse
+		if err := msg.Decode(body); err != nil {
+			return false, errMalformed
+		}
+		s.statements[msg.Name] = hasCommit(msg.Query)
+	case 'B':
+		var msg pgproto3.Bind
+		if err := msg.Decode(body); err != nil {
+			return false, errMalformed
+		}
+		s.portals[msg.DestinationPortal] = s.statements[msg.PreparedStatement]
+	case 'E':
+		var msg pgproto3.Execute
+		if err := msg.Decode(body); err != nil {
+			return false, errMalformed
+		}
+		return s.portals[msg.Portal] && s.proxy.takeCut(BeforeServer), nil
+	case 'C':
+		var msg pgproto3.Close
+		if err := msg.Decode(body); err != nil {
+			return false, errMalformed
+		}
+		if msg.ObjectType == 'S' {
+			delete(s.statements, msg.Name)
+		} else {
+			delete(s.portals, msg.Name)
+		}
+	}
+	return false, nil
+}
+
+// cutsAfter is true at the server's answer to a COMMIT which is to be cut. The server sends it when the
+// transaction is durable and visible.
+func (s *session) cutsAfter(kind byte, body []byte) (bool, error) {
+	if kind != 'C' {
+		return false, nil
+	}
+	var msg pgproto3.CommandComplete
+	if err := msg.Decode(body); err != nil {
+		return false, errMalformed
+	}
+	return string(msg.CommandTag) == "COMMIT" && s.proxy.takeCut(AfterServer), nil
+}

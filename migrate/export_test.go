@@ -1,0 +1,4 @@
+package migrate
+
+// UpFS is Up with the migrations of a file system.
+var UpFS = up
