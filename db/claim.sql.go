@@ -15,7 +15,7 @@ import (
 
 const claim = `-- name: Claim :one
 SELECT outcome, attempt, claim_id, retry_after, result, content_type, meta, omitted_bytes, finished_at FROM once.claim(
-    $1::text, $2::text, $3::bytea, $4::text, $5::interval, $6::boolean
+    $1::text, $2::text, $3::bytea, $4::text, $5::interval, $6::boolean, $7::boolean
 )
 `
 
@@ -26,6 +26,7 @@ type ClaimParams struct {
 	Subject     string
 	Wait        *time.Duration
 	DeferWrite  bool
+	Done        bool
 }
 
 // Takes a key; one row says what became of it.
@@ -37,6 +38,7 @@ func (q *Queries) Claim(ctx context.Context, arg ClaimParams) (ClaimResult, erro
 		arg.Subject,
 		arg.Wait,
 		arg.DeferWrite,
+		arg.Done,
 	)
 	var i ClaimResult
 	err := row.Scan(

@@ -83,7 +83,7 @@ func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch 
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(begin)
-	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, newClaimID())
+	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, req.done, newClaimID())
 	results := s.conn.SendBatch(ctx, batch)
 	defer func() {
 		if closeErr := results.Close(); err == nil && closeErr != nil {
@@ -129,11 +129,13 @@ func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.Clai
 		return err
 	}
 	batch := &pgx.Batch{}
-	if s.epoch == 0 {
+	switch {
+	case req.done: // the claim wrote the finished row
+	case s.epoch == 0:
 		if err := settleIn(ctx, s.conn, req, claim, done); err != nil {
 			return err
 		}
-	} else {
+	default:
 		batch.Queue(settleSQL(req.Scope, s.epoch, done.state), req.Subject, req.Key, claim.ClaimID, claim.Attempt,
 			done.result, done.contentType, done.meta, req.Fingerprint)
 	}
@@ -177,9 +179,13 @@ func (s *pipelineSession) rollback(ctx context.Context) error {
 
 func (s *pipelineSession) close() {
 	tidy := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
-		defer cancel()
-		_ = s.rollback(ctx)
+		if s.current != nil && !s.current.closed {
+			// A deadline of the socket, because pgx would start a goroutine to watch one of a context.
+			socket := s.conn.PgConn().Conn()
+			_ = socket.SetDeadline(time.Now().Add(rollbackTimeout))
+			_ = s.rollback(context.Background())
+			_ = socket.SetDeadline(time.Time{})
+		}
 		if s.release != nil {
 			s.release()
 		}
@@ -206,7 +212,7 @@ func epochsOf(conn *pgx.Conn) map[string]int64 {
 
 func claimSQL(scope string, epoch int64) string {
 	return "select outcome, attempt, claim_id, retry_after, result, content_type, meta, omitted_bytes, finished_at from once_data." +
-		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean, $6::uuid)"
+		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean, $6::boolean, $7::uuid)"
 }
 
 // newClaimID returns a random UUID. The server would make one too, at a tenth of the cost of a claim.

@@ -46,6 +46,9 @@ type Request struct {
 	// CommitTimeout bounds completion and COMMIT, which go on when the context ends after the function has returned.
 	// Zero means DefaultCommitTimeout.
 	CommitTimeout time.Duration
+
+	// done has the claim write the row finished: there is no result to wait for.
+	done bool
 }
 
 func (r Request) key() pgonce.Key { return pgonce.Key{Scope: r.Scope, Subject: r.Subject, Key: r.Key} }

@@ -67,6 +67,7 @@ func Run[T any](ctx context.Context, db Beginner, req Request, fn func(ctx conte
 // both cases acknowledge the message.
 func Consume(ctx context.Context, db Beginner, req Request, fn func(ctx context.Context, tx pgx.Tx) error) (pgonce.Outcome, error) {
 	req = req.withDefaults()
+	req.done = req.Meta == nil
 	answer, err := run(ctx, sessionsOf(db), req, func(ctx context.Context, s session) (stored, error) {
 		return stored{meta: req.Meta}, fn(ctx, s.tx())
 	})
@@ -206,6 +207,7 @@ func refuse(ctx context.Context, s session, req Request, refusal *finalError) (d
 	if err := s.rollback(ctx); err != nil {
 		return db.ClaimResult{}, errors.Join(refusal.err, fmt.Errorf("roll back: %w", err))
 	}
+	req.done = false
 	answer, err := s.claim(ctx, req)
 	if err != nil {
 		return db.ClaimResult{}, errors.Join(refusal.err, fmt.Errorf("claim for the refusal: %w", err))
@@ -225,7 +227,10 @@ func refuse(ctx context.Context, s session, req Request, refusal *finalError) (d
 
 // settle completes and commits. The work is done by now, so the end of the caller's context must not undo it.
 func settle(ctx context.Context, s session, req Request, claim db.ClaimResult, done stored) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), req.CommitTimeout)
-	defer cancel()
+	if ctx.Done() != nil { // a context that cannot end needs no guard, and pgx no goroutine to watch one
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), req.CommitTimeout)
+		defer cancel()
+	}
 	return s.settle(ctx, req, claim, done)
 }

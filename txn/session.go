@@ -112,7 +112,7 @@ func (s *beginnerSession) close() {
 func claimIn(ctx context.Context, tx db.DBTX, req Request, deferWrite bool) (db.ClaimResult, error) {
 	answer, err := db.New(tx).Claim(ctx, db.ClaimParams{
 		Scope: req.Scope, Key: req.Key, Fingerprint: req.Fingerprint, Subject: req.Subject,
-		Wait: req.wait(ctx), DeferWrite: deferWrite,
+		Wait: req.wait(ctx), DeferWrite: deferWrite, Done: req.done,
 	})
 	if err != nil {
 		return answer, fmt.Errorf("claim %s: %w", req.key(), err)
@@ -127,6 +127,9 @@ func settleIn(ctx context.Context, tx db.DBTX, req Request, claim db.ClaimResult
 		ContentType: done.contentType, Meta: done.meta, Subject: req.Subject, Fingerprint: req.Fingerprint,
 	}
 	var err error
+	if req.done {
+		return nil // the claim wrote the finished row
+	}
 	if done.state == db.OnceClaimStateFailed {
 		err = db.New(tx).Fail(ctx, db.FailParams(params))
 	} else {

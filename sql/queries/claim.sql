@@ -1,7 +1,7 @@
 -- Takes a key; one row says what became of it.
 -- name: Claim :one
 SELECT * FROM once.claim(
-    @scope::text, @key::text, @fingerprint::bytea, @subject::text, sqlc.narg('wait')::interval, @defer_write::boolean
+    @scope::text, @key::text, @fingerprint::bytea, @subject::text, sqlc.narg('wait')::interval, @defer_write::boolean, @done::boolean
 );
 
 -- Ends a claim as done and stores its result.

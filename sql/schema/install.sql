@@ -66,7 +66,7 @@ COMMENT ON COLUMN once.scope.archive IS 'keep: no generation is retired; discard
 COMMENT ON COLUMN once.scope.maintained_at IS 'when maintain last finished its round over this scope';
 
 -- tables/claim_template.sql
--- The columns of every generation, fixed-width first. Generations are made LIKE this table; it never holds a row.
+-- The columns of every generation, fixed-width first. No CHECK here: the functions that insert check their arguments, at a tenth of the cost. Generations are made LIKE this table; it never holds a row.
 -- A column added here reaches new generations only: leaves are never rewritten, since a rewritten table looks empty to
 -- older snapshots.
 CREATE TABLE once.claim_template (
@@ -83,9 +83,7 @@ CREATE TABLE once.claim_template (
     fingerprint   bytea,
     result        bytea,
     content_type  text,
-    meta          jsonb,
-    CONSTRAINT claim_key_ck CHECK (octet_length(key) BETWEEN 1 AND 255),
-    CONSTRAINT claim_subject_ck CHECK (octet_length(subject) <= 255)
+    meta          jsonb
 );
 
 COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
@@ -328,6 +326,36 @@ $$;
 COMMENT ON FUNCTION once._carry_over(once.scope, integer, timestamptz, integer) IS
     'moves rows that must outlive a generation into the open one, leaving tombstones';
 
+-- functions/_check_key.sql
+-- Raises ON002 or ON003 unless key and subject can be stored.
+CREATE FUNCTION once._check_key(p_subject text, p_key text, p_subject_required boolean)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'invalid key: %', CASE WHEN p_key IS NULL THEN 'it is NULL' ELSE 'it has ' || octet_length(p_key) || ' bytes' END
+            USING ERRCODE = 'ON002',
+                  DETAIL = 'A key is 1 to 255 bytes of text.',
+                  HINT = 'Use the identity that the sender gives the operation, or a digest of it.';
+    END IF;
+    IF p_subject IS NULL OR octet_length(p_subject) > 255 THEN
+        RAISE EXCEPTION 'invalid subject: %', CASE WHEN p_subject IS NULL THEN 'it is NULL' ELSE 'it has ' || octet_length(p_subject) || ' bytes' END
+            USING ERRCODE = 'ON003',
+                  DETAIL = 'A subject is at most 255 bytes of text; it is empty where a scope has none.',
+                  HINT = 'Pass the tenant or user that the key belongs to, or leave the argument out.';
+    END IF;
+    IF p_subject_required AND p_subject = '' THEN
+        RAISE EXCEPTION 'this scope requires a subject'
+            USING ERRCODE = 'ON003',
+                  HINT = 'Pass the tenant or user that the key belongs to as p_subject.';
+    END IF;
+END
+$$;
+
+COMMENT ON FUNCTION once._check_key(text, text, boolean) IS 'raises ON002 or ON003 unless key and subject can be stored';
+
 -- functions/_check_policy.sql
 -- Refuses a policy with one clear error, before a table's CHECK would. The table repeats the rules for writers that come past here.
 CREATE FUNCTION once._check_policy(
@@ -444,7 +472,7 @@ BEGIN
 
     v_text := $template$
 CREATE FUNCTION once_data.{claim}(
-    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_claim_id uuid
+    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_done boolean, p_claim_id uuid
 )
 RETURNS once.claim_result
 LANGUAGE plpgsql
@@ -458,11 +486,15 @@ DECLARE
     v_id uuid := p_claim_id;
     v_row once.claim_template;
     v_deferred text;
+    v_state once.claim_state := 'in_progress';
+    v_finished_at timestamptz;
 BEGIN
     IF pg_sequence_last_value({fence}) <> {epoch} THEN
         RETURN NULL;
     END IF;
-    {subject_check}
+    IF octet_length(p_key) NOT BETWEEN 1 AND 255 OR octet_length(p_subject){subject_check} THEN
+        PERFORM once._check_key(p_subject, p_key, {subject_required});
+    END IF;
     IF NOT pg_try_advisory_xact_lock(v_lock) THEN
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
         SELECT * INTO v_row FROM ({rows}) AS r;
@@ -479,8 +511,12 @@ BEGIN
     END IF;
 
     -- From here on nobody else decides about this key.
+    IF p_done THEN
+        v_state := 'done';
+        v_finished_at := clock_timestamp();
+    END IF;
     IF current_setting('transaction_isolation') = 'read committed' THEN
-        IF p_defer THEN
+        IF p_defer AND NOT p_done THEN
             SELECT * INTO v_row FROM ({rows}) AS r;
             IF FOUND THEN
                 {replay}
@@ -497,14 +533,14 @@ BEGIN
             RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
         END IF;
         v_id := coalesce(v_id, gen_random_uuid());
-        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+        INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
          WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
             ON CONFLICT DO NOTHING;
     ELSE
         v_id := coalesce(v_id, gen_random_uuid());{tombstones}
-        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+        INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
          WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
             ON CONFLICT DO NOTHING;
     END IF;
@@ -530,8 +566,8 @@ $template$;
                 RETURN ROW('replay'::once.outcome, v_row.attempt, v_row.claim_id, NULL::interval, v_row.result,
                            v_row.content_type, v_row.meta, v_row.omitted_bytes, v_row.finished_at)::once.claim_result;
             END IF;$t$);
-    v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required
-        THEN 'IF p_subject = '''' THEN PERFORM once._raise_subject(); END IF;' ELSE '' END);
+    v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required THEN ' NOT BETWEEN 1 AND 255' ELSE ' > 255' END);
+    v_text := replace(v_text, '{subject_required}', v_subject_required::text);
     RETURN once._fill(v_text, p_scope, p_epoch, p_generation, p_sealed);
 END
 $$;
@@ -634,20 +670,18 @@ BEGIN
     END IF;
 
     IF strpos(v_deferred, v_mark) > 0 THEN
-        -- A deferred claim of this transaction, which has held the key's lock since: write the finished row at once.
-        IF p_state IS NOT NULL THEN
-            INSERT INTO {open} (claimed_at, finished_at, omitted_bytes, claim_id, generation, attempt, state,
-                                subject, key, fingerprint, result, content_type, meta)
-            SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
-                   p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
-             WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
-                ON CONFLICT DO NOTHING;
-            IF NOT FOUND THEN
-                RETURN CASE WHEN pg_sequence_last_value({fence}) = {epoch} THEN false END;
-            END IF;
+        -- A deferred claim of this transaction, which has held the key's lock since it saw that nobody has the key. So there is
+        -- nothing to probe and no conflict to expect; should there be one, it is an error.
+        IF p_state IS NULL THEN
+            PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
+            RETURN true;
         END IF;
-        PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
-        RETURN true;
+        INSERT INTO {open} (claimed_at, finished_at, omitted_bytes, claim_id, generation, attempt, state,
+                            subject, key, fingerprint, result, content_type, meta)
+        SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
+               p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
+         WHERE pg_sequence_last_value({fence}) = {epoch};
+        RETURN CASE WHEN FOUND THEN true END;
     END IF;
 
     PERFORM pg_advisory_xact_lock(v_lock);
@@ -676,7 +710,7 @@ BEGIN
     SELECT s.name INTO STRICT v_scope FROM once.scope AS s WHERE s.scope_id = p_scope_id;
     v_leaf := v_scope || '_g' || p_generation;
     EXECUTE format(
-        'CREATE TABLE once_data.%1$I (LIKE once.claim_template INCLUDING CONSTRAINTS INCLUDING COMMENTS,
+        'CREATE TABLE once_data.%1$I (LIKE once.claim_template INCLUDING COMMENTS,
              CONSTRAINT %2$I PRIMARY KEY (subject, key)) WITH (vacuum_truncate = off)',
         v_leaf, v_leaf || '_pk');
     -- What maintenance and the in-flight view look for; rows that are written finished never enter it.
@@ -839,7 +873,7 @@ BEGIN
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once'::regnamespace
            AND p.proname IN ('claim', 'claim_many', 'complete', 'fail', 'release', 'lookup', 'current_epoch',
-                             '_route', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+                             '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
 END
 $$;
 
@@ -905,16 +939,21 @@ BEGIN
         RETURN;
     END IF;
     FOREACH v_step IN ARRAY '{repair,switch,rotate,settle,drain,retire,drop,forget}'::text[] LOOP
-        CASE v_step
-            WHEN 'repair' THEN v_events := ARRAY(SELECT once._step_repair(v_scope));
-            WHEN 'switch' THEN v_events := ARRAY(SELECT once._step_switch(v_scope, p_now));
-            WHEN 'rotate' THEN v_events := ARRAY(SELECT once._step_rotate(v_scope, p_now));
-            WHEN 'settle' THEN v_events := ARRAY(SELECT once._step_settle_epoch(v_scope));
-            WHEN 'drain'  THEN v_events := ARRAY(SELECT once._step_drain(v_scope, p_now));
-            WHEN 'retire' THEN v_events := ARRAY(SELECT once._step_retire(v_scope, p_now));
-            WHEN 'drop'   THEN v_events := ARRAY(SELECT once._step_drop(v_scope, p_now));
-            WHEN 'forget' THEN v_events := ARRAY(SELECT once._step_forget_epochs(v_scope));
-        END CASE;
+        -- A lock that is not to be had holds one step back, not the other steps and scopes.
+        BEGIN
+            CASE v_step
+                WHEN 'repair' THEN v_events := ARRAY(SELECT once._step_repair(v_scope));
+                WHEN 'switch' THEN v_events := ARRAY(SELECT once._step_switch(v_scope, p_now));
+                WHEN 'rotate' THEN v_events := ARRAY(SELECT once._step_rotate(v_scope, p_now));
+                WHEN 'settle' THEN v_events := ARRAY(SELECT once._step_settle_epoch(v_scope));
+                WHEN 'drain'  THEN v_events := ARRAY(SELECT once._step_drain(v_scope, p_now));
+                WHEN 'retire' THEN v_events := ARRAY(SELECT once._step_retire(v_scope, p_now));
+                WHEN 'drop'   THEN v_events := ARRAY(SELECT once._step_drop(v_scope, p_now));
+                WHEN 'forget' THEN v_events := ARRAY(SELECT once._step_forget_epochs(v_scope));
+            END CASE;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            v_events := ARRAY[once._event(p_scope, v_step, NULL, 'busy', SQLERRM)];
+        END;
         IF EXISTS (SELECT FROM unnest(v_events) AS e WHERE e ->> 'result' = 'done') THEN
             RETURN QUERY SELECT e FROM unnest(v_events) AS e WHERE e ->> 'result' IN ('done', 'missing');
             RETURN;
@@ -1024,21 +1063,6 @@ $$;
 
 COMMENT ON FUNCTION once._raise_nested(text) IS 'raises ON009: a transaction claims its own deferred key again';
 
--- functions/_raise_subject.sql
-CREATE FUNCTION once._raise_subject()
-RETURNS void
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    RAISE EXCEPTION 'this scope requires a subject'
-        USING ERRCODE = 'ON003',
-              HINT = 'Pass the tenant or user that the key belongs to as p_subject.';
-END
-$$;
-
-COMMENT ON FUNCTION once._raise_subject() IS 'raises ON003: a subject is missing';
-
 -- functions/_role.sql
 -- A role by its name. Raises ON004.
 CREATE FUNCTION once._role(p_role text)
@@ -1071,17 +1095,10 @@ DECLARE
     v_fence regclass;
     v_epoch bigint;
 BEGIN
-    IF p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION 'invalid key: %', CASE WHEN p_key IS NULL THEN 'it is NULL' ELSE octet_length(p_key) || ' bytes' END
-            USING ERRCODE = 'ON002',
-                  DETAIL = 'A key is 1 to 255 bytes of text.',
-                  HINT = 'Use the identity that the sender gives the operation, or a digest of it.';
-    END IF;
-    IF p_subject IS NULL OR octet_length(p_subject) > 255 THEN
-        RAISE EXCEPTION 'invalid subject: %', CASE WHEN p_subject IS NULL THEN 'it is NULL' ELSE octet_length(p_subject) || ' bytes' END
-            USING ERRCODE = 'ON003',
-                  DETAIL = 'A subject is at most 255 bytes of text; it is empty where a scope has none.',
-                  HINT = 'Pass the tenant or user that the key belongs to, or leave the argument out.';
+    IF octet_length(p_key) BETWEEN 1 AND 255 AND octet_length(p_subject) <= 255 THEN
+        NULL;
+    ELSE
+        PERFORM once._check_key(p_subject, p_key, false);
     END IF;
     IF p_scope ~ '^[a-z][a-z0-9_]{0,31}$' THEN
         v_fence := to_regclass('once_data.' || quote_ident(p_scope || '_fence'));
@@ -1302,21 +1319,30 @@ COMMENT ON FUNCTION once._step_forget_epochs(once.scope) IS 'maintenance step: d
 -- functions/_step_repair.sql
 -- Brings fence and epochs together where a restore or a switchover left them apart: a fence beyond the newest epoch, functions or
 -- tables that are missing, partitions that the catalogue does not know. What there is becomes sealed, a fresh generation is
--- opened, and an epoch beyond both numbers is published. A fence behind the newest epoch is an ordinary switch to come.
+-- opened, and an epoch beyond both numbers is published. A fence behind the newest epoch is an ordinary switch to come, unless
+-- that switch was made before: then an earlier epoch may have been at work again since, and what was known of it is void.
 CREATE FUNCTION once._step_repair(p_scope once.scope)
 RETURNS SETOF jsonb
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    v_seed regclass := to_regclass('once_data.' || quote_ident(p_scope.name || '_seed'));
     v_newest once.epoch;
     v_fence bigint := pg_sequence_last_value(once._fence(p_scope.name));
     v_missing integer[];
     v_unknown integer[];
+    v_behind boolean;
     v_live integer[];
     v_open integer;
     v_epoch bigint;
 BEGIN
+    IF v_seed IS NOT NULL AND pg_sequence_last_value(v_seed) IS NULL THEN
+        -- Sequences do not follow a logical switchover. Without a seed there are no locks, so it comes before the fence.
+        PERFORM setval(v_seed, hashtextextended(gen_random_uuid()::text, 0) / 2);
+        RETURN NEXT once._event(p_scope.name, 'repair', NULL, 'done', 'the seed of the key locks was lost, and is made anew');
+        RETURN;
+    END IF;
     SELECT * INTO v_newest FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id ORDER BY e.epoch DESC LIMIT 1;
     SELECT array_agg(g.generation ORDER BY g.generation) INTO v_missing
       FROM once.generation AS g
@@ -1325,11 +1351,23 @@ BEGIN
       FROM pg_inherits AS i
       JOIN pg_class AS c ON c.oid = i.inhrelid
      WHERE i.inhparent = to_regclass('once_data.' || quote_ident(p_scope.name))
+       AND c.relname ~ ('^' || p_scope.name || '_g[0-9]{1,9}$')
        AND NOT EXISTS (SELECT FROM once.generation AS g
                         WHERE g.scope_id = p_scope.scope_id AND g.dropped_at IS NULL AND c.relname = p_scope.name || '_g' || g.generation);
+    v_behind := v_newest.switched_at IS NOT NULL AND coalesce(v_fence, 0) < v_newest.epoch;
+    IF v_behind THEN
+        UPDATE once.generation AS g SET drained_at = NULL, waits_for = NULL, waits_since = NULL
+         WHERE g.scope_id = p_scope.scope_id AND g.unlinked_at IS NULL AND g.dropped_at IS NULL;
+        UPDATE once.epoch AS e SET switched_at = NULL, settled_at = NULL, waits_for = NULL, waits_since = NULL
+         WHERE e.scope_id = p_scope.scope_id AND e.epoch = v_newest.epoch;
+    END IF;
     IF v_missing IS NULL AND v_unknown IS NULL AND v_newest.epoch IS NOT NULL
        AND coalesce(v_fence, 0) <= v_newest.epoch
        AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 3 THEN
+        IF v_behind THEN
+            RETURN NEXT once._event(p_scope.name, 'repair', NULL, 'done',
+                format('fence %s was behind epoch %s, which was current before', coalesce(v_fence::text, 'NULL'), v_newest.epoch));
+        END IF;
         RETURN;
     END IF;
 
@@ -1671,7 +1709,8 @@ CREATE FUNCTION once.claim(
     p_fingerprint bytea DEFAULT NULL,
     p_subject text DEFAULT '',
     p_wait interval DEFAULT NULL,
-    p_defer boolean DEFAULT false
+    p_defer boolean DEFAULT false,
+    p_done boolean DEFAULT false
 )
 RETURNS once.claim_result
 LANGUAGE plpgsql
@@ -1681,10 +1720,10 @@ DECLARE
     v_result once.claim_result;
 BEGIN
     FOR i IN 1..100 LOOP
-        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, NULL)',
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, $6, NULL)',
                        p_scope || '_claim_e' || once._route(p_scope, p_subject, p_key))
            INTO v_result
-          USING p_subject, p_key, p_fingerprint, p_wait, coalesce(p_defer, false);
+          USING p_subject, p_key, p_fingerprint, p_wait, coalesce(p_defer, false), coalesce(p_done, false);
         IF v_result.outcome IS NOT NULL THEN
             RETURN v_result;
         END IF;
@@ -1693,11 +1732,12 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION once.claim(text, text, bytea, text, interval, boolean) IS
+COMMENT ON FUNCTION once.claim(text, text, bytea, text, interval, boolean, boolean) IS
 'Takes a key; one row says what became of it. Call it as SELECT * FROM once.claim(…), as a statement of its own.
 p_fingerprint: digest of the request; the same key with another one is a mismatch. NULL: not compared.
 p_wait: how long to wait for a transaction that holds the key. NULL: until it ends, or lock_timeout; zero: answer in_progress at once.
 p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete.
+p_done: the row is written finished, without a result, for work in this same transaction: nothing is left to complete.
 Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
 Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';
 
@@ -1749,7 +1789,7 @@ BEGIN
                        FROM unnest($3) AS t(position)
                       ORDER BY ($1)[t.position] COLLATE "C", t.position
                      OFFSET 0) AS k
-              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, NULL) AS c',
+              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, false, NULL) AS c',
             p_scope || '_claim_e' || once._route(p_scope, p_subject, '-'))
             USING p_keys, p_fingerprints, v_todo, p_subject, p_wait
         LOOP
@@ -1844,7 +1884,7 @@ BEGIN
     -- The seed of the key locks is a sequence, because a function reads it as fast as a constant and, unlike the text of a
     -- function, it can be kept from other roles: who knows it could hold up a key by taking its lock.
     EXECUTE format('CREATE SEQUENCE once_data.%I MINVALUE %s', p_name || '_seed', -9223372036854775807);
-    EXECUTE format('CREATE TABLE once_data.%I (LIKE once.claim_template INCLUDING CONSTRAINTS INCLUDING COMMENTS) PARTITION BY LIST (generation)', p_name);
+    EXECUTE format('CREATE TABLE once_data.%I (LIKE once.claim_template INCLUDING COMMENTS) PARTITION BY LIST (generation)', p_name);
     PERFORM setval(format('once_data.%I', p_name || '_seed')::regclass, hashtextextended(gen_random_uuid()::text, 0) / 2);
     PERFORM once._create_generation(v_scope_id, 1);
     PERFORM once._publish_epoch(v_scope_id, 1, '{}');
@@ -1896,6 +1936,12 @@ DECLARE
     v_function regprocedure;
     v_found boolean;
 BEGIN
+    IF p_discard_keys IS NOT TRUE AND current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'scope % may hold keys that this transaction does not see', p_name
+            USING ERRCODE = 'ON012',
+                  DETAIL = format('The transaction is %s, its snapshot may be older than what was claimed.', upper(current_setting('transaction_isolation'))),
+                  HINT = 'Drop the scope in a READ COMMITTED transaction.';
+    END IF;
     FOR v_leaf IN
         SELECT once._leaf(v_scope.name, g.generation) FROM once.generation AS g
          WHERE g.scope_id = v_scope.scope_id AND g.dropped_at IS NULL ORDER BY g.generation DESC
@@ -2014,7 +2060,8 @@ COMMENT ON FUNCTION once.lookup(text, text, text) IS
 Takes no lock and waits for nobody. Raises ON001, ON002, ON003, ON008, ON010.';
 
 -- functions/maintain.sql
--- Rotates, drains, retires and repairs, step by step, each in a transaction of its own.
+-- Rotates, drains, retires and repairs, step by step, each in a transaction of its own. A procedure that commits cannot pin its
+-- search_path: every name is qualified, and operators are used only between types for which pg_catalog has the exact one.
 CREATE PROCEDURE once.maintain(
     p_scope text DEFAULT NULL,
     p_wait interval DEFAULT '3 seconds',
@@ -2024,7 +2071,7 @@ CREATE PROCEDURE once.maintain(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_until timestamptz := clock_timestamp() + coalesce(p_wait, interval '0');
+    v_until timestamptz := pg_catalog.clock_timestamp() + coalesce(p_wait, interval '0');
     v_scopes text[];
     v_scope text;
     v_events jsonb;
@@ -2048,7 +2095,7 @@ BEGIN
             ELSIF (v_events @> '[{"result": "waiting"}]' OR v_events @> '[{"result": "busy"}]')
                   AND pg_catalog.clock_timestamp() < v_until THEN
                 PERFORM pg_catalog.pg_sleep(v_pause);
-                v_pause := least(v_pause * 2, 0.2);
+                v_pause := least(v_pause + v_pause, 0.2);
             ELSE
                 p_report := p_report || v_events;
                 EXIT;

@@ -33,7 +33,7 @@ BEGIN
 
     v_text := $template$
 CREATE FUNCTION once_data.{claim}(
-    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_claim_id uuid
+    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_done boolean, p_claim_id uuid
 )
 RETURNS once.claim_result
 LANGUAGE plpgsql
@@ -47,11 +47,15 @@ DECLARE
     v_id uuid := p_claim_id;
     v_row once.claim_template;
     v_deferred text;
+    v_state once.claim_state := 'in_progress';
+    v_finished_at timestamptz;
 BEGIN
     IF pg_sequence_last_value({fence}) <> {epoch} THEN
         RETURN NULL;
     END IF;
-    {subject_check}
+    IF octet_length(p_key) NOT BETWEEN 1 AND 255 OR octet_length(p_subject){subject_check} THEN
+        PERFORM once._check_key(p_subject, p_key, {subject_required});
+    END IF;
     IF NOT pg_try_advisory_xact_lock(v_lock) THEN
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
         SELECT * INTO v_row FROM ({rows}) AS r;
@@ -68,8 +72,12 @@ BEGIN
     END IF;
 
     -- From here on nobody else decides about this key.
+    IF p_done THEN
+        v_state := 'done';
+        v_finished_at := clock_timestamp();
+    END IF;
     IF current_setting('transaction_isolation') = 'read committed' THEN
-        IF p_defer THEN
+        IF p_defer AND NOT p_done THEN
             SELECT * INTO v_row FROM ({rows}) AS r;
             IF FOUND THEN
                 {replay}
@@ -86,14 +94,14 @@ BEGIN
             RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
         END IF;
         v_id := coalesce(v_id, gen_random_uuid());
-        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+        INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
          WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
             ON CONFLICT DO NOTHING;
     ELSE
         v_id := coalesce(v_id, gen_random_uuid());{tombstones}
-        INSERT INTO {open} (claimed_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-        SELECT clock_timestamp(), v_id, {generation}, 1, 'in_progress', p_subject, p_key, p_fingerprint
+        INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
          WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
             ON CONFLICT DO NOTHING;
     END IF;
@@ -119,8 +127,8 @@ $template$;
                 RETURN ROW('replay'::once.outcome, v_row.attempt, v_row.claim_id, NULL::interval, v_row.result,
                            v_row.content_type, v_row.meta, v_row.omitted_bytes, v_row.finished_at)::once.claim_result;
             END IF;$t$);
-    v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required
-        THEN 'IF p_subject = '''' THEN PERFORM once._raise_subject(); END IF;' ELSE '' END);
+    v_text := replace(v_text, '{subject_check}', CASE WHEN v_subject_required THEN ' NOT BETWEEN 1 AND 255' ELSE ' > 255' END);
+    v_text := replace(v_text, '{subject_required}', v_subject_required::text);
     RETURN once._fill(v_text, p_scope, p_epoch, p_generation, p_sealed);
 END
 $$;

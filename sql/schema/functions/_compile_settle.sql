@@ -56,20 +56,18 @@ BEGIN
     END IF;
 
     IF strpos(v_deferred, v_mark) > 0 THEN
-        -- A deferred claim of this transaction, which has held the key's lock since: write the finished row at once.
-        IF p_state IS NOT NULL THEN
-            INSERT INTO {open} (claimed_at, finished_at, omitted_bytes, claim_id, generation, attempt, state,
-                                subject, key, fingerprint, result, content_type, meta)
-            SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
-                   p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
-             WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
-                ON CONFLICT DO NOTHING;
-            IF NOT FOUND THEN
-                RETURN CASE WHEN pg_sequence_last_value({fence}) = {epoch} THEN false END;
-            END IF;
+        -- A deferred claim of this transaction, which has held the key's lock since it saw that nobody has the key. So there is
+        -- nothing to probe and no conflict to expect; should there be one, it is an error.
+        IF p_state IS NULL THEN
+            PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
+            RETURN true;
         END IF;
-        PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
-        RETURN true;
+        INSERT INTO {open} (claimed_at, finished_at, omitted_bytes, claim_id, generation, attempt, state,
+                            subject, key, fingerprint, result, content_type, meta)
+        SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
+               p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
+         WHERE pg_sequence_last_value({fence}) = {epoch};
+        RETURN CASE WHEN FOUND THEN true END;
     END IF;
 
     PERFORM pg_advisory_xact_lock(v_lock);

@@ -12,7 +12,7 @@ BEGIN
     SELECT s.name INTO STRICT v_scope FROM once.scope AS s WHERE s.scope_id = p_scope_id;
     v_leaf := v_scope || '_g' || p_generation;
     EXECUTE format(
-        'CREATE TABLE once_data.%1$I (LIKE once.claim_template INCLUDING CONSTRAINTS INCLUDING COMMENTS,
+        'CREATE TABLE once_data.%1$I (LIKE once.claim_template INCLUDING COMMENTS,
              CONSTRAINT %2$I PRIMARY KEY (subject, key)) WITH (vacuum_truncate = off)',
         v_leaf, v_leaf || '_pk');
     -- What maintenance and the in-flight view look for; rows that are written finished never enter it.

@@ -10,7 +10,7 @@ BEGIN
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once'::regnamespace
            AND p.proname IN ('claim', 'claim_many', 'complete', 'fail', 'release', 'lookup', 'current_epoch',
-                             '_route', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+                             '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
 END
 $$;
 

@@ -21,16 +21,21 @@ BEGIN
         RETURN;
     END IF;
     FOREACH v_step IN ARRAY '{repair,switch,rotate,settle,drain,retire,drop,forget}'::text[] LOOP
-        CASE v_step
-            WHEN 'repair' THEN v_events := ARRAY(SELECT once._step_repair(v_scope));
-            WHEN 'switch' THEN v_events := ARRAY(SELECT once._step_switch(v_scope, p_now));
-            WHEN 'rotate' THEN v_events := ARRAY(SELECT once._step_rotate(v_scope, p_now));
-            WHEN 'settle' THEN v_events := ARRAY(SELECT once._step_settle_epoch(v_scope));
-            WHEN 'drain'  THEN v_events := ARRAY(SELECT once._step_drain(v_scope, p_now));
-            WHEN 'retire' THEN v_events := ARRAY(SELECT once._step_retire(v_scope, p_now));
-            WHEN 'drop'   THEN v_events := ARRAY(SELECT once._step_drop(v_scope, p_now));
-            WHEN 'forget' THEN v_events := ARRAY(SELECT once._step_forget_epochs(v_scope));
-        END CASE;
+        -- A lock that is not to be had holds one step back, not the other steps and scopes.
+        BEGIN
+            CASE v_step
+                WHEN 'repair' THEN v_events := ARRAY(SELECT once._step_repair(v_scope));
+                WHEN 'switch' THEN v_events := ARRAY(SELECT once._step_switch(v_scope, p_now));
+                WHEN 'rotate' THEN v_events := ARRAY(SELECT once._step_rotate(v_scope, p_now));
+                WHEN 'settle' THEN v_events := ARRAY(SELECT once._step_settle_epoch(v_scope));
+                WHEN 'drain'  THEN v_events := ARRAY(SELECT once._step_drain(v_scope, p_now));
+                WHEN 'retire' THEN v_events := ARRAY(SELECT once._step_retire(v_scope, p_now));
+                WHEN 'drop'   THEN v_events := ARRAY(SELECT once._step_drop(v_scope, p_now));
+                WHEN 'forget' THEN v_events := ARRAY(SELECT once._step_forget_epochs(v_scope));
+            END CASE;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            v_events := ARRAY[once._event(p_scope, v_step, NULL, 'busy', SQLERRM)];
+        END;
         IF EXISTS (SELECT FROM unnest(v_events) AS e WHERE e ->> 'result' = 'done') THEN
             RETURN QUERY SELECT e FROM unnest(v_events) AS e WHERE e ->> 'result' IN ('done', 'missing');
             RETURN;

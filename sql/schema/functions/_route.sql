@@ -8,17 +8,10 @@ DECLARE
     v_fence regclass;
     v_epoch bigint;
 BEGIN
-    IF p_key IS NULL OR octet_length(p_key) NOT BETWEEN 1 AND 255 THEN
-        RAISE EXCEPTION 'invalid key: %', CASE WHEN p_key IS NULL THEN 'it is NULL' ELSE octet_length(p_key) || ' bytes' END
-            USING ERRCODE = 'ON002',
-                  DETAIL = 'A key is 1 to 255 bytes of text.',
-                  HINT = 'Use the identity that the sender gives the operation, or a digest of it.';
-    END IF;
-    IF p_subject IS NULL OR octet_length(p_subject) > 255 THEN
-        RAISE EXCEPTION 'invalid subject: %', CASE WHEN p_subject IS NULL THEN 'it is NULL' ELSE octet_length(p_subject) || ' bytes' END
-            USING ERRCODE = 'ON003',
-                  DETAIL = 'A subject is at most 255 bytes of text; it is empty where a scope has none.',
-                  HINT = 'Pass the tenant or user that the key belongs to, or leave the argument out.';
+    IF octet_length(p_key) BETWEEN 1 AND 255 AND octet_length(p_subject) <= 255 THEN
+        NULL;
+    ELSE
+        PERFORM once._check_key(p_subject, p_key, false);
     END IF;
     IF p_scope ~ '^[a-z][a-z0-9_]{0,31}$' THEN
         v_fence := to_regclass('once_data.' || quote_ident(p_scope || '_fence'));

@@ -38,7 +38,7 @@ BEGIN
     -- The seed of the key locks is a sequence, because a function reads it as fast as a constant and, unlike the text of a
     -- function, it can be kept from other roles: who knows it could hold up a key by taking its lock.
     EXECUTE format('CREATE SEQUENCE once_data.%I MINVALUE %s', p_name || '_seed', -9223372036854775807);
-    EXECUTE format('CREATE TABLE once_data.%I (LIKE once.claim_template INCLUDING CONSTRAINTS INCLUDING COMMENTS) PARTITION BY LIST (generation)', p_name);
+    EXECUTE format('CREATE TABLE once_data.%I (LIKE once.claim_template INCLUDING COMMENTS) PARTITION BY LIST (generation)', p_name);
     PERFORM setval(format('once_data.%I', p_name || '_seed')::regclass, hashtextextended(gen_random_uuid()::text, 0) / 2);
     PERFORM once._create_generation(v_scope_id, 1);
     PERFORM once._publish_epoch(v_scope_id, 1, '{}');

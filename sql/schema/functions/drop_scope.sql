@@ -13,6 +13,12 @@ DECLARE
     v_function regprocedure;
     v_found boolean;
 BEGIN
+    IF p_discard_keys IS NOT TRUE AND current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'scope % may hold keys that this transaction does not see', p_name
+            USING ERRCODE = 'ON012',
+                  DETAIL = format('The transaction is %s, its snapshot may be older than what was claimed.', upper(current_setting('transaction_isolation'))),
+                  HINT = 'Drop the scope in a READ COMMITTED transaction.';
+    END IF;
     FOR v_leaf IN
         SELECT once._leaf(v_scope.name, g.generation) FROM once.generation AS g
          WHERE g.scope_id = v_scope.scope_id AND g.dropped_at IS NULL ORDER BY g.generation DESC

@@ -1,4 +1,5 @@
--- Rotates, drains, retires and repairs, step by step, each in a transaction of its own.
+-- Rotates, drains, retires and repairs, step by step, each in a transaction of its own. A procedure that commits cannot pin its
+-- search_path: every name is qualified, and operators are used only between types for which pg_catalog has the exact one.
 CREATE PROCEDURE once.maintain(
     p_scope text DEFAULT NULL,
     p_wait interval DEFAULT '3 seconds',
@@ -8,7 +9,7 @@ CREATE PROCEDURE once.maintain(
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    v_until timestamptz := clock_timestamp() + coalesce(p_wait, interval '0');
+    v_until timestamptz := pg_catalog.clock_timestamp() + coalesce(p_wait, interval '0');
     v_scopes text[];
     v_scope text;
     v_events jsonb;
@@ -32,7 +33,7 @@ BEGIN
             ELSIF (v_events @> '[{"result": "waiting"}]' OR v_events @> '[{"result": "busy"}]')
                   AND pg_catalog.clock_timestamp() < v_until THEN
                 PERFORM pg_catalog.pg_sleep(v_pause);
-                v_pause := least(v_pause * 2, 0.2);
+                v_pause := least(v_pause + v_pause, 0.2);
             ELSE
                 p_report := p_report || v_events;
                 EXIT;
