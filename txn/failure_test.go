@@ -138,6 +138,7 @@ func TestTheFunctionMustNotEndTheTransaction(t *testing.T) {
 		},
 	}
 	test := func(t *testing.T, end func(context.Context, pgx.Tx) error, orders int) {
+		t.Parallel()
 		eachHandle(t, func(t *testing.T, s *shop, db txn.Beginner) {
 			for range 2 {
 				_, err := txn.Run(t.Context(), db, request("k"), func(ctx context.Context, tx pgx.Tx) (int64, error) {
@@ -148,17 +149,17 @@ func TestTheFunctionMustNotEndTheTransaction(t *testing.T) {
 				})
 				require.Error(t, err)
 				require.Zero(t, s.keys(), "no key is taken for work that may not have been done")
+				require.Equal(t, orders, s.orders())
 				s.exec("DELETE FROM public.orders")
-				_ = orders
 			}
 			requireFreshNow(t, s, db, "k")
 		})
 	}
 	for name, end := range commits {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, end, 1) })
+		t.Run(name, func(t *testing.T) { test(t, end, 1) })
 	}
 	for name, end := range rollbacks {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, end, 0) })
+		t.Run(name, func(t *testing.T) { test(t, end, 0) })
 	}
 }
 
@@ -236,7 +237,9 @@ func TestContextCancelledInTheFunction(t *testing.T) {
 				id, err := order("a")(ctx, tx)
 				require.NoError(t, err)
 				sleeping := async(func() error { _, err := tx.Exec(ctx, "SELECT pg_sleep(60)"); return err })
-				eventually(t, func() bool { return s.count("pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()") == 1 }, "nobody sleeps")
+				eventually(t, func() bool {
+					return s.count("pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()") == 1
+				}, "nobody sleeps")
 				cancel()
 				err = receive(t, sleeping)
 				require.ErrorIs(t, err, context.Canceled)
@@ -292,7 +295,7 @@ func TestCommitTimeoutBoundsTheCompletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShop(t)
-			s.exec(`CREATE FUNCTION public.linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(20); RETURN NULL; END $$;
+			s.exec(`CREATE FUNCTION public.linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2); RETURN NULL; END $$;
 				CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON public.orders DEFERRABLE INITIALLY DEFERRED
 					FOR EACH ROW EXECUTE FUNCTION public.linger()`)
 			req := request("k")

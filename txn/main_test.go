@@ -65,7 +65,10 @@ func (s *shop) count(sql string, args ...any) (n int) {
 func (s *shop) orders() int { s.t.Helper(); return s.count("public.orders") }
 
 // keys is how many keys are stored, in whatever state.
-func (s *shop) keys() int { s.t.Helper(); return s.count("once_data.orders WHERE state <> 'tombstone'") }
+func (s *shop) keys() int {
+	s.t.Helper()
+	return s.count("once_data.orders WHERE state <> 'tombstone'")
+}
 
 // requireNothing says that neither an order nor a key was left.
 func (s *shop) requireNothing() {

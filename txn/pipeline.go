@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -60,7 +61,14 @@ func (s *pipelineSession) tx() pgx.Tx { return s.current }
 
 func (s *pipelineSession) claim(ctx context.Context, req Request) (db.ClaimResult, error) {
 	epochs := epochsOf(s.conn)
-	answer, err := s.beginAndClaim(ctx, req, epochs[req.Scope])
+	epoch := epochs[req.Scope]
+	if epoch != 0 && req.recentlyFinished() {
+		answer, err := s.peek(ctx, req, epoch)
+		if err != nil || answer.Outcome != "" {
+			return answer, err
+		}
+	}
+	answer, err := s.beginAndClaim(ctx, req, epoch)
 	if pgonce.Code(err) == codeUndefinedFunction {
 		// The epoch is long over and its functions are dropped.
 		delete(epochs, req.Scope)
@@ -70,6 +78,29 @@ func (s *pipelineSession) claim(ctx context.Context, req Request) (db.ClaimResul
 		answer, err = s.beginAndClaim(ctx, req, 0)
 	}
 	return answer, err
+}
+
+// peek looks at a key that is probably done, by one statement without a transaction. No outcome: it takes a claim to tell.
+func (s *pipelineSession) peek(ctx context.Context, req Request, epoch int64) (answer db.ClaimResult, err error) {
+	var state *db.ClaimState
+	var attempt *int32
+	var fingerprint []byte
+	err = s.conn.QueryRow(ctx, lookupSQL(req.Scope, epoch), req.Subject, req.Key).Scan(&state, &attempt, &answer.ClaimID,
+		&fingerprint, &answer.Result, &answer.ContentType, &answer.Meta, &answer.OmittedBytes, &answer.FinishedAt)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return db.ClaimResult{}, nil
+	case pgonce.Code(err) == codeUndefinedFunction:
+		delete(epochsOf(s.conn), req.Scope)
+		return db.ClaimResult{}, nil
+	case err != nil:
+		return answer, fmt.Errorf("look up %s: %w", req.key(), err)
+	case state == nil, *state != db.OnceClaimStateDone,
+		req.Fingerprint != nil && fingerprint != nil && !bytes.Equal(req.Fingerprint, fingerprint):
+		return db.ClaimResult{}, nil
+	}
+	answer.Outcome, answer.Attempt = pgonce.Replay, *attempt
+	return answer, nil
 }
 
 func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch int64) (answer db.ClaimResult, err error) {
@@ -85,24 +116,19 @@ func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch 
 	batch.Queue(begin)
 	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, req.done, newClaimID())
 	results := s.conn.SendBatch(ctx, batch)
-	defer func() {
-		if closeErr := results.Close(); err == nil && closeErr != nil {
-			err = fmt.Errorf("claim %s: %w", req.key(), closeErr)
-		}
-	}()
-	if _, err := results.Exec(); err != nil {
-		return answer, fmt.Errorf("begin: %w", err)
-	}
 	var outcome *pgonce.Outcome
 	var attempt *int32
-	if err := results.QueryRow().Scan(&outcome, &attempt, &answer.ClaimID, &answer.RetryAfter, &answer.Result,
-		&answer.ContentType, &answer.Meta, &answer.OmittedBytes, &answer.FinishedAt); err != nil {
-		return answer, fmt.Errorf("claim %s: %w", req.key(), err)
+	if _, err = results.Exec(); err == nil {
+		err = results.QueryRow().Scan(&outcome, &attempt, &answer.ClaimID, &answer.RetryAfter, &answer.Result,
+			&answer.ContentType, &answer.Meta, &answer.OmittedBytes, &answer.FinishedAt)
+	}
+	if closeErr := results.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return answer, fmt.Errorf("begin and claim %s: %w", req.key(), err)
 	}
 	if outcome == nil { // the epoch is over
-		if err := results.Close(); err != nil {
-			return answer, fmt.Errorf("claim %s: %w", req.key(), err)
-		}
 		return s.claimAndLearn(ctx, req)
 	}
 	answer.Outcome, answer.Attempt = *outcome, *attempt
@@ -208,6 +234,11 @@ func epochsOf(conn *pgx.Conn) map[string]int64 {
 		data[epochsKey] = epochs
 	}
 	return epochs
+}
+
+func lookupSQL(scope string, epoch int64) string {
+	return "select state, attempt, claim_id, fingerprint, result, content_type, meta, omitted_bytes, finished_at from once_data." +
+		pgx.Identifier{fmt.Sprintf("%s_lookup_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text)"
 }
 
 func claimSQL(scope string, epoch int64) string {

@@ -146,6 +146,7 @@ func run(ctx context.Context, sessions sessions, req Request, body body) (db.Cla
 			if answer.Outcome == pgonce.Replay && uncertain[answer.ClaimID] {
 				answer.Outcome = pgonce.Fresh // it was our own COMMIT
 			}
+			req.noteFinished()
 			return answer, nil
 		}
 		var unanswered *unansweredError
