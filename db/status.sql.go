@@ -11,8 +11,8 @@ import (
 )
 
 const generations = `-- name: Generations :many
-SELECT g.scope, g.generation, g.state::text AS state, g.opened_at, g.sealed_at, g.drained_at, g.droppable_from::timestamptz AS droppable_from,
-       g.droppable_since::timestamptz AS droppable_since, g.carried,
+SELECT g.scope, g.generation, g.state::text AS state, g.opened_at, g.sealed_at, g.drained_at,
+       (g.droppable_since IS NOT NULL)::boolean AS droppable, g.carried,
        coalesce(g.rows_estimate, 0)::bigint AS rows_estimate, coalesce(g.bytes, 0)::bigint AS bytes
   FROM once.generations AS g
  WHERE g.dropped_at IS NULL AND ($1::text IS NULL OR g.scope = $1::text)
@@ -20,17 +20,16 @@ SELECT g.scope, g.generation, g.state::text AS state, g.opened_at, g.sealed_at, 
 `
 
 type GenerationsRow struct {
-	Scope          string
-	Generation     int32
-	State          string
-	OpenedAt       *time.Time
-	SealedAt       *time.Time
-	DrainedAt      *time.Time
-	DroppableFrom  time.Time
-	DroppableSince time.Time
-	Carried        int64
-	RowsEstimate   int64
-	Bytes          int64
+	Scope        string
+	Generation   int32
+	State        string
+	OpenedAt     *time.Time
+	SealedAt     *time.Time
+	DrainedAt    *time.Time
+	Droppable    bool
+	Carried      int64
+	RowsEstimate int64
+	Bytes        int64
 }
 
 // The generations, of a scope or all, that are not dropped.
@@ -50,8 +49,7 @@ func (q *Queries) Generations(ctx context.Context, scope *string) ([]Generations
 			&i.OpenedAt,
 			&i.SealedAt,
 			&i.DrainedAt,
-			&i.DroppableFrom,
-			&i.DroppableSince,
+			&i.Droppable,
 			&i.Carried,
 			&i.RowsEstimate,
 			&i.Bytes,

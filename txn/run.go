@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -82,7 +83,7 @@ type stored struct {
 	state       db.ClaimState
 	result      []byte
 	contentType *string
-	meta        []byte
+	meta        json.RawMessage // pgx would send []byte as bytea where it does not ask the server for the type
 }
 
 func encode(req Request, value any) (stored, error) {
@@ -102,6 +103,7 @@ func finish[T any](result Result[T], req Request, answer db.ClaimResult, err err
 	if answer.Outcome == pgonce.Fresh {
 		return result, nil
 	}
+	result.Value = *new(T) // that of a call which was undone
 	if answer.FinishedAt != nil {
 		result.FinishedAt = *answer.FinishedAt
 	}

@@ -37,6 +37,7 @@ func RunSQL[T any](ctx context.Context, db *sql.DB, req Request, fn func(ctx con
 // ConsumeSQL is Consume for users of database/sql; see RunSQL.
 func ConsumeSQL(ctx context.Context, db *sql.DB, req Request, fn func(ctx context.Context, tx *sql.Tx) error) (pgonce.Outcome, error) {
 	req = req.withDefaults()
+	req.done = req.Meta == nil
 	answer, err := run(ctx, sqlSessions{db}, req, func(ctx context.Context, s session) (stored, error) {
 		return stored{meta: req.Meta}, fn(ctx, s.(*sqlSession).current)
 	})

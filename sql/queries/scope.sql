@@ -31,7 +31,7 @@ SELECT once.revoke_scope(p_name => @name::text, p_role => @role::text);
 SELECT s.name, s.dedup_window::text AS dedup_window, s.retry_horizon::text AS retry_horizon, s.generations, s.rotate_rows,
        s.lease::text AS lease, s.max_attempts, s.on_expiry, s.max_result_bytes, s.subject_required, s.archive,
        coalesce(s.epoch, 0)::bigint AS epoch, coalesce(s.open_generation, 0)::integer AS open_generation,
-       s.open_since::timestamptz AS open_since, coalesce(s.live_generations, 0)::bigint AS live_generations,
+       s.open_since, coalesce(s.live_generations, 0)::bigint AS live_generations,
        coalesce(s.rows_estimate, 0)::bigint AS rows_estimate, coalesce(s.bytes, 0)::bigint AS bytes,
        s.created_at, s.maintained_at
   FROM once.scopes AS s

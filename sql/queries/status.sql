@@ -1,7 +1,7 @@
 -- The generations, of a scope or all, that are not dropped.
 -- name: Generations :many
-SELECT g.scope, g.generation, g.state::text AS state, g.opened_at, g.sealed_at, g.drained_at, g.droppable_from::timestamptz AS droppable_from,
-       g.droppable_since::timestamptz AS droppable_since, g.carried,
+SELECT g.scope, g.generation, g.state::text AS state, g.opened_at, g.sealed_at, g.drained_at,
+       (g.droppable_since IS NOT NULL)::boolean AS droppable, g.carried,
        coalesce(g.rows_estimate, 0)::bigint AS rows_estimate, coalesce(g.bytes, 0)::bigint AS bytes
   FROM once.generations AS g
  WHERE g.dropped_at IS NULL AND (sqlc.narg('scope')::text IS NULL OR g.scope = sqlc.narg('scope')::text)
