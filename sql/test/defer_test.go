@@ -1,7 +1,6 @@
 package sqltest
 
 import (
-	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -158,7 +157,7 @@ func TestADeferredClaimThatWaitedAcrossARotation(t *testing.T) {
 			var answer claimed
 			go func() {
 				var err error
-				answer, err = tryClaim(context.Background(), second, "k", deferred)
+				answer, err = tryClaim(t.Context(), second, "k", deferred)
 				failure <- err
 			}()
 			b.awaitBlocked(secondPID)
@@ -170,8 +169,32 @@ func TestADeferredClaimThatWaitedAcrossARotation(t *testing.T) {
 			}
 			commit(t, first)
 			require.NoError(t, <-failure)
+			if answer.Outcome == "fresh" {
+				complete(t, second, "k", answer)
+				commit(t, second)
+			}
 			require.Equal(t, "replay", answer.Outcome, "it was finished by the one it waited for")
 			require.Equal(t, c.ID, answer.ID)
 		})
 	}
+}
+
+// One claim leaves one row, though a rotation lies between two attempts to settle it.
+func TestADeferredClaimIsSettledOnce(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	finish(t, b.Pool, "before")
+	tx := b.begin(pgx.ReadCommitted)
+	c := claim(t, tx, "k", deferred)
+	complete(t, tx, "k", c)
+	b.rotate(slice)
+	exec(t, tx, "SAVEPOINT s")
+	for _, call := range []string{"complete", "fail", "release"} {
+		_, err := tx.Exec(t.Context(), "SELECT once."+call+"('s', 'k', $1, 1)", c.ID)
+		requireCode(t, "ON007", err)
+		exec(t, tx, "ROLLBACK TO s")
+	}
+	commit(t, tx)
+	require.Equal(t, 1, get[int](t, b.Pool, "SELECT count(*) FROM once_data.s WHERE key = 'k'"))
+	requireOutcome(t, b.Pool, "replay", "k")
 }

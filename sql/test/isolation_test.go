@@ -1,7 +1,6 @@
 package sqltest
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -103,7 +102,7 @@ func TestConcurrentClaimsOfOneKey(t *testing.T) {
 		var answer claimed
 		go func() {
 			var err error
-			answer, err = tryClaim(context.Background(), second, "k", "")
+			answer, err = tryClaim(t.Context(), second, "k", "")
 			failure <- err
 		}()
 		b.awaitBlocked(secondPID)
@@ -133,7 +132,7 @@ func TestTheNextClaimWinsAfterARollback(t *testing.T) {
 		var answer claimed
 		go func() {
 			var err error
-			answer, err = tryClaim(context.Background(), second, "k", "")
+			answer, err = tryClaim(t.Context(), second, "k", "")
 			failure <- err
 		}()
 		b.awaitBlocked(secondPID)
@@ -169,6 +168,7 @@ func TestTombstonesAreNoRows(t *testing.T) {
 		require.Zero(t, get[int](t, b.Pool, "SELECT count(*) FROM once.in_flight WHERE key = 'k'"))
 		finish(t, b.Pool, "k")
 		requireOutcome(t, b.Pool, "replay", "k")
+		b.settleDown(slice)
 		b.settleDown(past)
 		require.Equal(t, "dropped", b.state(1))
 		require.Zero(t, get[int](t, b.Pool, "SELECT carried FROM once.generations WHERE generation = 1"))
@@ -200,6 +200,7 @@ func TestAnOldSnapshotNeverWinsACarriedKey(t *testing.T) {
 		}
 		next("carry over 1: done")
 		requireOutcome(t, moved, "in_progress", "k") // its snapshot sees the row where it was
+		rollback(t, moved)
 		next("unlink 1: done")
 		next("switch 3: done") // the open generation was rotated in between
 		for _, tx := range []pgx.Tx{unlinked, sealed} {

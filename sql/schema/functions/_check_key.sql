@@ -20,6 +20,7 @@ BEGIN
     IF p_subject_required AND p_subject = '' THEN
         RAISE EXCEPTION 'this scope requires a subject'
             USING ERRCODE = 'ON003',
+                  DETAIL = 'Its keys are told apart by the tenant or user that they belong to, and the subject is empty.',
                   HINT = 'Pass the tenant or user that the key belongs to as p_subject.';
     END IF;
 END

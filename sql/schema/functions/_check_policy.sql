@@ -46,7 +46,11 @@ BEGIN
     ELSE
         RETURN;
     END CASE;
-    RAISE EXCEPTION 'invalid policy: %', v_problem USING ERRCODE = 'ON004', HINT = v_hint;
+    RAISE EXCEPTION 'invalid policy: %', v_problem
+        USING ERRCODE = 'ON004',
+              DETAIL = format('window %s, retry_horizon %s, generations %s, lease %s, max_attempts %s, on_expiry %s, max_result_bytes %s, rotate_rows %s, archive %s.',
+                              p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry, p_max_result_bytes, p_rotate_rows, p_archive),
+              HINT = v_hint;
 END
 $$;
 

@@ -50,13 +50,13 @@ DECLARE
     v_state once.claim_state := 'in_progress';
     v_finished_at timestamptz;
 BEGIN
-    IF pg_sequence_last_value({fence}) <> {epoch} THEN
-        RETURN NULL;
-    END IF;
     IF octet_length(p_key) NOT BETWEEN 1 AND 255 OR octet_length(p_subject){subject_check} THEN
         PERFORM once._check_key(p_subject, p_key, {subject_required});
     END IF;
     IF NOT pg_try_advisory_xact_lock(v_lock) THEN
+        IF pg_sequence_last_value({fence}) <> {epoch} THEN
+            RETURN NULL;
+        END IF;
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
         SELECT * INTO v_row FROM ({rows}) AS r;
         IF v_row.state IN ('done', 'failed', 'parked') THEN
@@ -71,7 +71,11 @@ BEGIN
         END IF;
     END IF;
 
-    -- From here on nobody else decides about this key.
+    -- From here on nobody else decides about this key. The fence is looked at only now: while this call waited, generations may
+    -- have rotated, and the one that it waited for may have finished the key where this epoch does not look.
+    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NULL;
+    END IF;
     IF p_done THEN
         v_state := 'done';
         v_finished_at := clock_timestamp();

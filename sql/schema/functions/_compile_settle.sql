@@ -55,7 +55,7 @@ BEGIN
         END IF;
     END IF;
 
-    IF strpos(v_deferred, v_mark) > 0 THEN
+    IF strpos(v_deferred, v_mark) > 0 AND p_attempt = 1 THEN
         -- A deferred claim of this transaction, which has held the key's lock since it saw that nobody has the key. So there is
         -- nothing to probe and no conflict to expect; should there be one, it is an error.
         IF p_state IS NULL THEN
@@ -67,7 +67,11 @@ BEGIN
         SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
                p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
          WHERE pg_sequence_last_value({fence}) = {epoch};
-        RETURN CASE WHEN FOUND THEN true END;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
+        RETURN true;
     END IF;
 
     PERFORM pg_advisory_xact_lock(v_lock);

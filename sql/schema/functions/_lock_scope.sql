@@ -11,7 +11,9 @@ BEGIN
     SELECT * INTO v_scope FROM once.scope AS s WHERE s.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown scope: %', coalesce(quote_literal(left(p_name, 64)), 'NULL')
-            USING ERRCODE = 'ON001', HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
+            USING ERRCODE = 'ON001',
+                  DETAIL = 'There is no scope of this name.',
+                  HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
     END IF;
     RETURN v_scope;
 END

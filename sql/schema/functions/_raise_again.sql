@@ -6,6 +6,7 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'scope % changed its epoch again and again while a call was routed', p_scope
         USING ERRCODE = 'ON008',
+              DETAIL = 'Each time the functions of the epoch that was current were over when they were called.',
               HINT = 'Retry the transaction. If it persists, see what rotates the scope so often: SELECT * FROM once.generations.';
 END
 $$;

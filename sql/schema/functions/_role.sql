@@ -10,7 +10,9 @@ BEGIN
     SELECT r.oid INTO v_role FROM pg_roles AS r WHERE r.rolname = p_role;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no such role: %', coalesce(quote_literal(left(p_role, 64)), 'NULL')
-            USING ERRCODE = 'ON004', HINT = 'Create it with CREATE ROLE.';
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'Names are compared as they are stored: without quotes, in lower case unless created otherwise.',
+                  HINT = 'Create it with CREATE ROLE.';
     END IF;
     RETURN v_role;
 END

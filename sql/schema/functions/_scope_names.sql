@@ -8,7 +8,9 @@ AS $$
 BEGIN
     IF p_scope IS NOT NULL AND NOT EXISTS (SELECT FROM once.scope AS s WHERE s.name = p_scope) THEN
         RAISE EXCEPTION 'unknown scope: %', quote_literal(left(p_scope, 64))
-            USING ERRCODE = 'ON001', HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
+            USING ERRCODE = 'ON001',
+                  DETAIL = 'There is no scope of this name.',
+                  HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
     END IF;
     RETURN ARRAY(SELECT s.name FROM once.scope AS s WHERE p_scope IS NULL OR s.name = p_scope ORDER BY s.scope_id);
 END

@@ -13,6 +13,7 @@ BEGIN
     IF p_claim_id IS NULL OR p_attempt IS NULL THEN
         RAISE EXCEPTION 'claim_id and attempt must not be NULL'
             USING ERRCODE = 'ON004',
+                  DETAIL = 'Together they name one claim of the key.',
                   HINT = 'Pass both as the fresh claim returned them.';
     END IF;
     IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN

@@ -22,7 +22,9 @@ BEGIN
        OR cardinality(p_fingerprints) <> cardinality(p_keys)
        OR array_lower(p_keys, 1) <> 1 OR array_lower(p_fingerprints, 1) <> 1 THEN
         RAISE EXCEPTION 'keys must be a list, and fingerprints NULL or a list of the same length'
-            USING ERRCODE = 'ON004', HINT = 'Pass one fingerprint a key; an element may be NULL.';
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'A list has one dimension and begins at 1.',
+                  HINT = 'Pass one fingerprint a key; an element may be NULL.';
     END IF;
     IF cardinality(p_keys) > v_cap THEN
         RAISE EXCEPTION 'too many keys: %, at most % in one batch', cardinality(p_keys), v_cap

@@ -31,7 +31,9 @@ BEGIN
     RETURNING scope_id INTO v_scope_id;
     IF v_scope_id IS NULL THEN
         RAISE EXCEPTION 'scope % exists', p_name
-            USING ERRCODE = 'ON006', HINT = 'Change its policy with once.alter_scope.';
+            USING ERRCODE = 'ON006',
+                  DETAIL = 'It has its own policy and keys, and is left as it is.',
+                  HINT = 'Change its policy with once.alter_scope.';
     END IF;
 
     EXECUTE format('CREATE SEQUENCE once_data.%I', p_name || '_fence');

@@ -347,6 +347,7 @@ BEGIN
     IF p_subject_required AND p_subject = '' THEN
         RAISE EXCEPTION 'this scope requires a subject'
             USING ERRCODE = 'ON003',
+                  DETAIL = 'Its keys are told apart by the tenant or user that they belong to, and the subject is empty.',
                   HINT = 'Pass the tenant or user that the key belongs to as p_subject.';
     END IF;
 END
@@ -403,7 +404,11 @@ BEGIN
     ELSE
         RETURN;
     END CASE;
-    RAISE EXCEPTION 'invalid policy: %', v_problem USING ERRCODE = 'ON004', HINT = v_hint;
+    RAISE EXCEPTION 'invalid policy: %', v_problem
+        USING ERRCODE = 'ON004',
+              DETAIL = format('window %s, retry_horizon %s, generations %s, lease %s, max_attempts %s, on_expiry %s, max_result_bytes %s, rotate_rows %s, archive %s.',
+                              p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry, p_max_result_bytes, p_rotate_rows, p_archive),
+              HINT = v_hint;
 END
 $$;
 
@@ -487,13 +492,13 @@ DECLARE
     v_state once.claim_state := 'in_progress';
     v_finished_at timestamptz;
 BEGIN
-    IF pg_sequence_last_value({fence}) <> {epoch} THEN
-        RETURN NULL;
-    END IF;
     IF octet_length(p_key) NOT BETWEEN 1 AND 255 OR octet_length(p_subject){subject_check} THEN
         PERFORM once._check_key(p_subject, p_key, {subject_required});
     END IF;
     IF NOT pg_try_advisory_xact_lock(v_lock) THEN
+        IF pg_sequence_last_value({fence}) <> {epoch} THEN
+            RETURN NULL;
+        END IF;
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
         SELECT * INTO v_row FROM ({rows}) AS r;
         IF v_row.state IN ('done', 'failed', 'parked') THEN
@@ -508,7 +513,11 @@ BEGIN
         END IF;
     END IF;
 
-    -- From here on nobody else decides about this key.
+    -- From here on nobody else decides about this key. The fence is looked at only now: while this call waited, generations may
+    -- have rotated, and the one that it waited for may have finished the key where this epoch does not look.
+    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NULL;
+    END IF;
     IF p_done THEN
         v_state := 'done';
         v_finished_at := clock_timestamp();
@@ -667,7 +676,7 @@ BEGIN
         END IF;
     END IF;
 
-    IF strpos(v_deferred, v_mark) > 0 THEN
+    IF strpos(v_deferred, v_mark) > 0 AND p_attempt = 1 THEN
         -- A deferred claim of this transaction, which has held the key's lock since it saw that nobody has the key. So there is
         -- nothing to probe and no conflict to expect; should there be one, it is an error.
         IF p_state IS NULL THEN
@@ -679,7 +688,11 @@ BEGIN
         SELECT now(), clock_timestamp(), v_omitted, p_claim_id, {generation}, p_attempt, p_state,
                p_subject, p_key, p_fingerprint, v_result, p_content_type, p_meta
          WHERE pg_sequence_last_value({fence}) = {epoch};
-        RETURN CASE WHEN FOUND THEN true END;
+        IF NOT FOUND THEN
+            RETURN NULL;
+        END IF;
+        PERFORM set_config('once.deferred', replace(v_deferred, v_mark, ''), true);
+        RETURN true;
     END IF;
 
     PERFORM pg_advisory_xact_lock(v_lock);
@@ -905,7 +918,9 @@ BEGIN
     SELECT * INTO v_scope FROM once.scope AS s WHERE s.name = p_name FOR UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'unknown scope: %', coalesce(quote_literal(left(p_name, 64)), 'NULL')
-            USING ERRCODE = 'ON001', HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
+            USING ERRCODE = 'ON001',
+                  DETAIL = 'There is no scope of this name.',
+                  HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
     END IF;
     RETURN v_scope;
 END
@@ -1018,6 +1033,7 @@ AS $$
 BEGIN
     RAISE EXCEPTION 'scope % changed its epoch again and again while a call was routed', p_scope
         USING ERRCODE = 'ON008',
+              DETAIL = 'Each time the functions of the epoch that was current were over when they were called.',
               HINT = 'Retry the transaction. If it persists, see what rotates the scope so often: SELECT * FROM once.generations.';
 END
 $$;
@@ -1074,7 +1090,9 @@ BEGIN
     SELECT r.oid INTO v_role FROM pg_roles AS r WHERE r.rolname = p_role;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no such role: %', coalesce(quote_literal(left(p_role, 64)), 'NULL')
-            USING ERRCODE = 'ON004', HINT = 'Create it with CREATE ROLE.';
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'Names are compared as they are stored: without quotes, in lower case unless created otherwise.',
+                  HINT = 'Create it with CREATE ROLE.';
     END IF;
     RETURN v_role;
 END
@@ -1135,7 +1153,9 @@ AS $$
 BEGIN
     IF p_scope IS NOT NULL AND NOT EXISTS (SELECT FROM once.scope AS s WHERE s.name = p_scope) THEN
         RAISE EXCEPTION 'unknown scope: %', quote_literal(left(p_scope, 64))
-            USING ERRCODE = 'ON001', HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
+            USING ERRCODE = 'ON001',
+                  DETAIL = 'There is no scope of this name.',
+                  HINT = 'See the scopes there are: SELECT * FROM once.scopes.';
     END IF;
     RETURN ARRAY(SELECT s.name FROM once.scope AS s WHERE p_scope IS NULL OR s.name = p_scope ORDER BY s.scope_id);
 END
@@ -1159,6 +1179,7 @@ BEGIN
     IF p_claim_id IS NULL OR p_attempt IS NULL THEN
         RAISE EXCEPTION 'claim_id and attempt must not be NULL'
             USING ERRCODE = 'ON004',
+                  DETAIL = 'Together they name one claim of the key.',
                   HINT = 'Pass both as the fresh claim returned them.';
     END IF;
     IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
@@ -1764,7 +1785,9 @@ BEGIN
        OR cardinality(p_fingerprints) <> cardinality(p_keys)
        OR array_lower(p_keys, 1) <> 1 OR array_lower(p_fingerprints, 1) <> 1 THEN
         RAISE EXCEPTION 'keys must be a list, and fingerprints NULL or a list of the same length'
-            USING ERRCODE = 'ON004', HINT = 'Pass one fingerprint a key; an element may be NULL.';
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'A list has one dimension and begins at 1.',
+                  HINT = 'Pass one fingerprint a key; an element may be NULL.';
     END IF;
     IF cardinality(p_keys) > v_cap THEN
         RAISE EXCEPTION 'too many keys: %, at most % in one batch', cardinality(p_keys), v_cap
@@ -1875,7 +1898,9 @@ BEGIN
     RETURNING scope_id INTO v_scope_id;
     IF v_scope_id IS NULL THEN
         RAISE EXCEPTION 'scope % exists', p_name
-            USING ERRCODE = 'ON006', HINT = 'Change its policy with once.alter_scope.';
+            USING ERRCODE = 'ON006',
+                  DETAIL = 'It has its own policy and keys, and is left as it is.',
+                  HINT = 'Change its policy with once.alter_scope.';
     END IF;
 
     EXECUTE format('CREATE SEQUENCE once_data.%I', p_name || '_fence');
