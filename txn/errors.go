@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/pgonce/pgonce"
 	"github.com/pgonce/pgonce/db"
@@ -38,10 +37,7 @@ func Final(err error) error {
 }
 
 // unansweredError says that the connection died while completion and COMMIT were under way.
-type unansweredError struct {
-	claimID pgtype.UUID
-	err     error
-}
+type unansweredError struct{ err error }
 
 func (e *unansweredError) Error() string {
 	return fmt.Sprintf("%v: %v", pgonce.ErrOutcomeUnknown, e.err)

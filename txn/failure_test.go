@@ -20,37 +20,45 @@ var errBusiness = errors.New("out of stock")
 
 func isInProgress(err error) bool { return errors.Is(err, pgonce.ErrInProgress) }
 
-// eachHandle runs a test over a pool, a connection of one, and a connection alone.
+// eachHandle runs a test over a pool, a connection of one, a connection alone, and a Beginner of somebody else's.
 func eachHandle(t *testing.T, test func(t *testing.T, s *shop, db txn.Beginner)) {
 	t.Helper()
-	t.Run("pool", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
-		pool := s.pool(func(c *pgxpool.Config) { c.MaxConns = 2 })
-		test(t, s, pool)
-		s.requireIdle(pool)
-	})
+	all := newShop(t)
+	handles(t, all, test)
 	t.Run("pool conn", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
+		s := all.again(t)
 		conn, err := s.Pool.Acquire(t.Context())
 		require.NoError(t, err)
 		test(t, s, conn)
 		conn.Release()
 		s.requireIdle(s.Pool)
 	})
-	t.Run("conn", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
-		test(t, s, s.conn())
-		s.requireIdle(s.Pool)
-	})
 	t.Run("wrapper", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
+		s := all.again(t)
 		pool := s.pool(func(c *pgxpool.Config) { c.MaxConns = 2 })
 		test(t, s, wrapper{pool})
 		s.requireIdle(pool)
+	})
+}
+
+// eachRetryingHandle runs a test over a pool and a connection alone.
+func eachRetryingHandle(t *testing.T, test func(t *testing.T, s *shop, db txn.Beginner)) {
+	t.Helper()
+	handles(t, newShop(t), test)
+}
+
+func handles(t *testing.T, all *shop, test func(t *testing.T, s *shop, db txn.Beginner)) {
+	t.Helper()
+	t.Run("pool", func(t *testing.T) {
+		s := all.again(t)
+		pool := s.pool(func(c *pgxpool.Config) { c.MaxConns = 2 })
+		test(t, s, pool)
+		s.requireIdle(pool)
+	})
+	t.Run("conn", func(t *testing.T) {
+		s := all.again(t)
+		test(t, s, s.conn())
+		s.requireIdle(s.Pool)
 	})
 }
 
@@ -137,30 +145,29 @@ func TestTheFunctionMustNotEndTheTransaction(t *testing.T) {
 			return err
 		},
 	}
-	test := func(t *testing.T, end func(context.Context, pgx.Tx) error, orders int) {
-		t.Parallel()
-		eachHandle(t, func(t *testing.T, s *shop, db txn.Beginner) {
+	eachHandle(t, func(t *testing.T, s *shop, db txn.Beginner) {
+		test := func(name string, end func(context.Context, pgx.Tx) error, orders int) {
 			for range 2 {
-				_, err := txn.Run(t.Context(), db, request("k"), func(ctx context.Context, tx pgx.Tx) (int64, error) {
-					id, err := order("a")(ctx, tx)
+				_, err := txn.Run(t.Context(), db, request(name), func(ctx context.Context, tx pgx.Tx) (int64, error) {
+					id, err := order(name)(ctx, tx)
 					require.NoError(t, err)
 					require.NoError(t, end(ctx, tx))
 					return id, nil
 				})
-				require.Error(t, err)
-				require.Zero(t, s.keys(), "no key is taken for work that may not have been done")
-				require.Equal(t, orders, s.orders())
+				require.Error(t, err, name)
+				require.Zero(t, s.keys(), "%s: no key is taken for work that may not have been done", name)
+				require.Equal(t, orders, s.orders(), name)
 				s.exec("DELETE FROM public.orders")
 			}
-			requireFreshNow(t, s, db, "k")
-		})
-	}
-	for name, end := range commits {
-		t.Run(name, func(t *testing.T) { test(t, end, 1) })
-	}
-	for name, end := range rollbacks {
-		t.Run(name, func(t *testing.T) { test(t, end, 0) })
-	}
+		}
+		for name, end := range commits {
+			test(name, end, 1)
+		}
+		for name, end := range rollbacks {
+			test(name, end, 0)
+		}
+		requireFreshNow(t, s, db, "COMMIT")
+	})
 }
 
 func TestCommitIsRefusedToTheFunction(t *testing.T) {

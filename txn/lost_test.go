@@ -48,10 +48,10 @@ func warm(t *testing.T, db txn.Beginner) {
 
 func eachCut(t *testing.T, test func(t *testing.T, s *shop, proxy *pgproxy.Proxy, url string, when pgproxy.When)) {
 	t.Helper()
+	all := newShop(t)
 	for _, when := range []pgproxy.When{pgproxy.BeforeServer, pgproxy.AfterServer} {
 		t.Run(when.String(), func(t *testing.T) {
-			t.Parallel()
-			s := newShop(t)
+			s := all.again(t)
 			proxy, url := s.throughProxy()
 			test(t, s, proxy, url, when)
 		})

@@ -25,9 +25,34 @@ type shop struct {
 func newShop(t testing.TB) *shop {
 	t.Helper()
 	s := &shop{oncetest.Postgres(t), t}
+	s.open()
+	return s
+}
+
+// again gives a subtest the database as newShop made it. Subtests that share one so run one after the other.
+func (s *shop) again(t testing.TB) *shop {
+	t.Helper()
+	s = &shop{s.DB, t}
+	s.exec(`SELECT once.drop_scope('orders', p_discard_keys => true);
+		DO $$
+		DECLARE v_object text;
+		BEGIN
+			FOR v_object IN
+				SELECT 'TABLE ' || oid::regclass FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
+				UNION ALL
+				SELECT 'FUNCTION ' || oid::regprocedure FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+			LOOP
+				EXECUTE 'DROP ' || v_object || ' CASCADE';
+			END LOOP;
+		END $$`)
+	s.open()
+	return s
+}
+
+func (s *shop) open() {
+	s.t.Helper()
 	s.exec(`CREATE TABLE public.orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ref text NOT NULL);
 		SELECT once.create_scope('orders', '7 days', '3 days')`)
-	return s
 }
 
 func request(key string) txn.Request { return txn.Request{Scope: "orders", Key: key} }
@@ -88,7 +113,9 @@ func (s *shop) requireOnce() {
 func (s *shop) requireIdle(pool *pgxpool.Pool) {
 	s.t.Helper()
 	eventually(s.t, func() bool { return pool.Stat().AcquiredConns() == 0 }, "a connection was not given back")
-	require.Zero(s.t, s.count("pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"))
+	eventually(s.t, func() bool {
+		return s.count("pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'") == 0
+	}, "a transaction was left open")
 }
 
 // pool returns another pool of the database, as configured.

@@ -118,25 +118,15 @@ func TestEveryQueryExecMode(t *testing.T) {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
 			configure := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
+			all := newShop(t)
 			t.Run("pool", func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
+				s := all.again(t)
 				pool := s.pool(configure)
 				requireCore(t, s, runnerOf(pool))
 				s.requireIdle(pool)
 			})
-			t.Run("conn", func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
-				pool := s.pool(configure)
-				conn, err := pool.Acquire(t.Context())
-				require.NoError(t, err)
-				defer conn.Release()
-				requireCore(t, s, runnerOf(conn))
-			})
 			t.Run("database/sql", func(t *testing.T) {
-				t.Parallel()
-				s := newShop(t)
+				s := all.again(t)
 				db := stdlib.OpenDBFromPool(s.pool(configure))
 				defer func() { _ = db.Close() }()
 				requireCore(t, s, runnerOfSQL(db))

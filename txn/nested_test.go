@@ -15,9 +15,9 @@ import (
 // eachOuter runs a test inside a transaction of Run's, and inside one that pgx began. The test's error ends it.
 func eachOuter(t *testing.T, test func(t *testing.T, s *shop, outer func(func(ctx context.Context, tx pgx.Tx) error) error)) {
 	t.Helper()
+	all := newShop(t)
 	t.Run("of Run", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
+		s := all.again(t)
 		test(t, s, func(f func(context.Context, pgx.Tx) error) error {
 			_, err := txn.Consume(t.Context(), s.Pool, request("outer"), f)
 			if err == nil { // not counted as one of the test's
@@ -28,8 +28,7 @@ func eachOuter(t *testing.T, test func(t *testing.T, s *shop, outer func(func(ct
 		s.requireIdle(s.Pool)
 	})
 	t.Run("of pgx", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
+		s := all.again(t)
 		test(t, s, func(f func(context.Context, pgx.Tx) error) error {
 			return pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error { return f(t.Context(), tx) })
 		})

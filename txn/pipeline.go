@@ -104,18 +104,20 @@ func (s *pipelineSession) peek(ctx context.Context, req Request, epoch int64) (a
 }
 
 func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch int64) (answer db.ClaimResult, err error) {
-	s.current, s.epoch = &transaction{conn: s.conn}, epoch
-	begin := beginSQL(req.TxOptions)
+	s.epoch = epoch
 	if epoch == 0 {
-		if _, err := s.conn.Exec(ctx, begin); err != nil {
+		tx, err := s.conn.BeginTx(ctx, req.TxOptions)
+		if err != nil {
 			return answer, fmt.Errorf("begin: %w", err)
 		}
+		s.current = &transaction{Tx: tx}
 		return s.claimAndLearn(ctx, req)
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(begin)
+	batch.BeginTx(req.TxOptions)
 	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, req.done, newClaimID())
 	results := s.conn.SendBatch(ctx, batch)
+	s.current = &transaction{Tx: results.Tx()}
 	var outcome *pgonce.Outcome
 	var attempt *int32
 	if _, err = results.Exec(); err == nil {
@@ -151,9 +153,16 @@ func (s *pipelineSession) claimAndLearn(ctx context.Context, req Request) (db.Cl
 }
 
 func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.ClaimResult, done stored) error {
-	if err := s.current.usable(); err != nil {
+	if s.current.closed() {
+		return errTxEnded
+	}
+	if err := usable(s.conn); err != nil {
 		return err
 	}
+	// A deadline of the socket, here and below, because pgx would start a goroutine to watch one of a context.
+	socket := s.conn.PgConn().Conn()
+	_ = socket.SetDeadline(time.Now().Add(req.CommitTimeout))
+	defer func() { _ = socket.SetDeadline(time.Time{}) }()
 	batch := &pgx.Batch{}
 	switch {
 	case req.done: // the claim wrote the finished row
@@ -177,50 +186,59 @@ func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.Clai
 	if closeErr := results.Close(); err == nil {
 		err = closeErr
 	}
+	if pgconn.Timeout(err) {
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
 	switch {
 	case err == nil && tag.String() == "ROLLBACK":
-		s.current.closed = true
+		s.current.close()
 		return pgx.ErrTxCommitRollback
 	case err == nil:
-		s.current.closed = true
+		s.current.close()
 		return nil
 	case s.conn.IsClosed() && pgonce.Code(err) == "" && !pgconn.SafeToRetry(err):
-		return &unansweredError{claim.ClaimID, err}
+		return &unansweredError{err}
 	default:
 		return fmt.Errorf("complete %s: %w", req.key(), lost(err))
 	}
 }
 
 func (s *pipelineSession) rollback(ctx context.Context) error {
-	if s.current == nil || s.current.closed || s.conn.IsClosed() {
+	if !s.open() {
 		return nil
 	}
-	s.current.closed = true
-	if _, err := s.conn.Exec(ctx, "rollback"); err != nil {
-		_ = s.conn.Close(ctx) // as pgx does: the state of the connection is not known
+	if err := s.current.Rollback(ctx); err != nil { // pgx has closed the connection
 		return fmt.Errorf("rollback: %w", err)
 	}
 	return nil
 }
 
+// open reports whether there is a transaction to roll back.
+func (s *pipelineSession) open() bool {
+	return s.current != nil && !s.current.closed() && s.conn.PgConn().TxStatus() != 'I' && !s.conn.IsClosed()
+}
+
 func (s *pipelineSession) close() {
-	tidy := func() {
-		if s.current != nil && !s.current.closed {
-			// A deadline of the socket, because pgx would start a goroutine to watch one of a context.
-			socket := s.conn.PgConn().Conn()
-			_ = socket.SetDeadline(time.Now().Add(rollbackTimeout))
-			_ = s.rollback(context.Background())
-			_ = socket.SetDeadline(time.Time{})
-		}
-		if s.release != nil {
-			s.release()
-		}
-	}
-	if s.release != nil && s.current != nil && !s.current.closed {
-		go tidy()
+	if s.open() && s.release != nil {
+		go s.tidy()
 		return
 	}
-	tidy()
+	s.tidy()
+}
+
+func (s *pipelineSession) tidy() {
+	if s.open() {
+		socket := s.conn.PgConn().Conn()
+		_ = socket.SetDeadline(time.Now().Add(rollbackTimeout))
+		_ = s.rollback(context.Background())
+		_ = socket.SetDeadline(time.Time{})
+	}
+	if s.current != nil {
+		s.current.close()
+	}
+	if s.release != nil {
+		s.release()
+	}
 }
 
 // epochsKey is where a connection keeps the epochs that it learned, by scope.
@@ -266,19 +284,3 @@ func settleSQL(scope string, epoch int64, state db.ClaimState) string {
 	return fmt.Sprintf("select case when once_data.%s($1::text, $2::text, $3::uuid, $4::integer, '%s', $5::bytea, $6::text, $7::jsonb, $8::bytea)"+
 		" then null else once.%s('%s', $2, $3, $4, $5, $6, $7, $1, $8) end", settle, state, function, scope)
 }
-
-func beginSQL(options pgx.TxOptions) string {
-	begin := "begin"
-	if options.IsoLevel != "" {
-		begin += " isolation level " + string(options.IsoLevel)
-	}
-	if options.AccessMode != "" {
-		begin += " " + string(options.AccessMode)
-	}
-	if options.DeferrableMode != "" {
-		begin += " " + string(options.DeferrableMode)
-	}
-	return begin
-}
-
-var errTxEnded = errors.New("the function ended the transaction of txn: it must leave COMMIT and ROLLBACK to its caller")

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,6 +79,8 @@ func (r Request) validate() error {
 		return invalid("Wait is negative")
 	case r.CommitTimeout < 0:
 		return invalid("CommitTimeout is negative")
+	case len(r.Meta) > 0 && !json.Valid(r.Meta):
+		return invalid("Meta is not valid JSON")
 	case r.Strict && r.Wait > 0:
 		return invalid("Strict and Wait exclude each other")
 	case r.TxOptions.AccessMode == pgx.ReadOnly:

@@ -36,13 +36,6 @@ func requireRetried(t *testing.T, s *shop, db txn.Beginner, level pgx.TxIsoLevel
 	s.requireOnce()
 }
 
-// eachRetryingHandle is eachHandle without what has no TxOptions.
-func eachRetryingHandle(t *testing.T, test func(t *testing.T, s *shop, db txn.Beginner)) {
-	t.Helper()
-	t.Run("pool", func(t *testing.T) { t.Parallel(); s := newShop(t); test(t, s, s.Pool); s.requireIdle(s.Pool) })
-	t.Run("conn", func(t *testing.T) { t.Parallel(); s := newShop(t); test(t, s, s.conn()); s.requireIdle(s.Pool) })
-}
-
 func TestAConcurrentUpdateIsRetried(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {

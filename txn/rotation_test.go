@@ -31,10 +31,10 @@ func (s *shop) forget() {
 
 func eachLevel(t *testing.T, test func(t *testing.T, s *shop, req func(key string) txn.Request)) {
 	t.Helper()
+	all := newShop(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
-			t.Parallel()
-			test(t, newShop(t), func(key string) txn.Request {
+			test(t, all.again(t), func(key string) txn.Request {
 				r := request(key)
 				r.TxOptions.IsoLevel = level
 				return r
@@ -184,4 +184,29 @@ func TestAScopeThatIsDroppedAndCreatedAgain(t *testing.T) {
 		s.exec("SELECT once.create_scope('orders', '7 days', '3 days')")
 	}
 	require.Equal(t, 2, s.orders())
+}
+
+// The fence is read whatever the snapshot, and so must be the functions that it names.
+func TestARotationInTheMiddleOfATransaction(t *testing.T) {
+	t.Parallel()
+	eachIsolation(t, func(t *testing.T, s *shop, options pgx.TxOptions) {
+		_, err := txn.Run(t.Context(), s.Pool, request("first"), order("first"))
+		require.NoError(t, err)
+		tx := s.begin(options)
+		for n, key := range []string{"a", "b", "c"} {
+			claimed, err := txn.Claim(t.Context(), tx, request(key))
+			require.NoError(t, err)
+			require.NoError(t, claimed.Complete(t.Context(), key))
+			if n > 0 {
+				_, err := txn.Run(t.Context(), s.Pool, request(key+" of another"), order("b"))
+				require.NoError(t, err)
+			}
+			s.rotate(n + 1)
+		}
+		require.NoError(t, tx.Commit(t.Context()))
+		for _, key := range []string{"a", "b", "c"} {
+			_, again := s.claim(request(key))
+			require.Equal(t, pgonce.Replay, again.Outcome)
+		}
+	})
 }

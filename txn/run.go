@@ -141,32 +141,40 @@ func run(ctx context.Context, sessions sessions, req Request, body body) (db.Cla
 		InitialInterval: backoffFirst, MaxInterval: backoffMax, Multiplier: 2, RandomizationFactor: 1,
 	}
 	pause.Reset()
-	var uncertain map[pgtype.UUID]bool // claims whose COMMIT was not answered
+	var unanswered commits
 	for retry := 0; ; retry++ {
-		answer, err := attempt(ctx, sessions, req, body)
+		answer, err := attempt(ctx, sessions, req, body, &unanswered)
 		if err == nil {
-			if answer.Outcome == pgonce.Replay && uncertain[answer.ClaimID] {
-				answer.Outcome = pgonce.Fresh // it was our own COMMIT
-			}
 			req.noteFinished()
 			return answer, nil
 		}
-		var unanswered *unansweredError
-		if errors.As(err, &unanswered) {
-			if uncertain == nil {
-				uncertain = map[pgtype.UUID]bool{}
-			}
-			uncertain[unanswered.claimID] = true
-		}
-		if !sessions.retry(err, uncertain != nil) || retry >= req.MaxRetries {
-			return db.ClaimResult{}, given(err, uncertain != nil)
+		uncertain := len(unanswered) > 0
+		if !sessions.retry(err, uncertain) || retry >= req.MaxRetries {
+			return db.ClaimResult{}, given(err, uncertain)
 		}
 		select {
 		case <-ctx.Done():
-			return db.ClaimResult{}, given(fmt.Errorf("%w while waiting to retry: %w", context.Cause(ctx), err), uncertain != nil)
+			return db.ClaimResult{}, given(fmt.Errorf("%w while waiting to retry: %w", context.Cause(ctx), err), uncertain)
 		case <-time.After(pause.NextBackOff()):
 		}
 	}
+}
+
+// commits are this call's COMMITs that were not answered: the claims, each with the refusal that it was to store, if any.
+// Another claim of the key resolves them.
+type commits map[pgtype.UUID]*finalError
+
+// resolve looks for an answer's claim among the commits: if it is there, it was this call that finished the key.
+func (c *commits) resolve(req Request, answer db.ClaimResult) (db.ClaimResult, error) {
+	refusal, ours := (*c)[answer.ClaimID]
+	switch {
+	case ours && answer.Outcome == pgonce.Replay:
+		answer.Outcome = pgonce.Fresh
+		return answer, nil
+	case ours && answer.Outcome == pgonce.Failed && refusal != nil:
+		return answer, pgonce.NewFailedError(req.key(), refusal.err)
+	}
+	return answer, decision(req, answer)
 }
 
 // given is the error to return at last. While a COMMIT of ours is unanswered nothing else is certain either, except an
@@ -179,7 +187,10 @@ func given(err error, uncertain bool) error {
 }
 
 // attempt runs the transaction once.
-func attempt(ctx context.Context, sessions sessions, req Request, body body) (db.ClaimResult, error) {
+func attempt(ctx context.Context, sessions sessions, req Request, body body, unanswered *commits) (db.ClaimResult, error) {
+	if ctx.Err() != nil { // before pgx closes a connection over it
+		return db.ClaimResult{}, context.Cause(ctx)
+	}
 	s, err := sessions.open(ctx)
 	if err != nil {
 		return db.ClaimResult{}, err
@@ -191,22 +202,23 @@ func attempt(ctx context.Context, sessions sessions, req Request, body body) (db
 		return db.ClaimResult{}, err
 	}
 	if answer.Outcome != pgonce.Fresh {
-		return answer, decision(req, answer)
+		return unanswered.resolve(req, answer)
 	}
+	*unanswered = nil
 	done, err := body(ctx, s)
 	var refusal *finalError
 	if errors.As(err, &refusal) {
-		return refuse(ctx, s, req, refusal)
+		return refuse(ctx, s, req, refusal, unanswered)
 	}
 	if err != nil {
 		return db.ClaimResult{}, err
 	}
 	done.state = db.OnceClaimStateDone
-	return answer, settle(ctx, s, req, answer, done)
+	return answer, settle(ctx, s, req, answer, done, nil, unanswered)
 }
 
 // refuse undoes what the function did and stores its refusal, in a transaction of its own.
-func refuse(ctx context.Context, s session, req Request, refusal *finalError) (db.ClaimResult, error) {
+func refuse(ctx context.Context, s session, req Request, refusal *finalError, unanswered *commits) (db.ClaimResult, error) {
 	if err := s.rollback(ctx); err != nil {
 		return db.ClaimResult{}, errors.Join(refusal.err, fmt.Errorf("roll back: %w", err))
 	}
@@ -221,7 +233,7 @@ func refuse(ctx context.Context, s session, req Request, refusal *finalError) (d
 	contentType := refusalType
 	err = settle(ctx, s, req, answer, stored{
 		state: db.OnceClaimStateFailed, result: []byte(refusal.err.Error()), contentType: &contentType, meta: req.Meta,
-	})
+	}, refusal, unanswered)
 	if err != nil {
 		return db.ClaimResult{}, err
 	}
@@ -229,11 +241,10 @@ func refuse(ctx context.Context, s session, req Request, refusal *finalError) (d
 }
 
 // settle completes and commits. The work is done by now, so the end of the caller's context must not undo it.
-func settle(ctx context.Context, s session, req Request, claim db.ClaimResult, done stored) error {
-	if ctx.Done() != nil { // a context that cannot end needs no guard, and pgx no goroutine to watch one
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), req.CommitTimeout)
-		defer cancel()
+func settle(ctx context.Context, s session, req Request, claim db.ClaimResult, done stored, refusal *finalError, unanswered *commits) error {
+	err := s.settle(context.WithoutCancel(ctx), req, claim, done)
+	if _, ok := err.(*unansweredError); ok { // as the session returned it: an error of the function may wrap another's
+		*unanswered = commits{claim.ClaimID: refusal}
 	}
-	return s.settle(ctx, req, claim, done)
+	return err
 }

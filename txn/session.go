@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgonce/pgonce"
@@ -18,7 +19,7 @@ type session interface {
 	claim(ctx context.Context, req Request) (db.ClaimResult, error)
 	// tx is the transaction for the caller's function.
 	tx() pgx.Tx
-	// settle ends the claim and commits.
+	// settle ends the claim and commits, within the request's CommitTimeout. An *unansweredError says that COMMIT may have been done.
 	settle(ctx context.Context, req Request, claim db.ClaimResult, done stored) error
 	// rollback ends the transaction, undone.
 	rollback(ctx context.Context) error
@@ -83,12 +84,19 @@ func (s *beginnerSession) claim(ctx context.Context, req Request) (answer db.Cla
 func (s *beginnerSession) tx() pgx.Tx { return s.current }
 
 func (s *beginnerSession) settle(ctx context.Context, req Request, claim db.ClaimResult, done stored) error {
+	ctx, cancel := context.WithTimeout(ctx, req.CommitTimeout)
+	defer cancel()
 	if err := settleIn(ctx, s.current, req, claim, done); err != nil {
 		return err
 	}
+	conn := s.current.Conn()
 	err := s.current.Commit(ctx)
 	if err == nil {
 		s.current = nil
+	}
+	if _, nested := s.db.(pgx.Tx); err != nil && !nested && conn != nil && conn.IsClosed() &&
+		pgonce.Code(err) == "" && !pgconn.SafeToRetry(err) {
+		return &unansweredError{err}
 	}
 	return err
 }

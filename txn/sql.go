@@ -100,8 +100,10 @@ func (s *sqlSession) claim(ctx context.Context, req Request) (answer db.ClaimRes
 func (s *sqlSession) tx() pgx.Tx { return nil }
 
 func (s *sqlSession) settle(ctx context.Context, req Request, claim db.ClaimResult, done stored) error {
+	ctx, cancel := context.WithTimeout(ctx, req.CommitTimeout)
+	defer cancel()
 	err := s.withConn(func(conn *pgx.Conn) error {
-		if err := (&transaction{conn: conn}).usable(); err != nil {
+		if err := usable(conn); err != nil {
 			return err
 		}
 		return settleIn(ctx, conn, req, claim, done)
@@ -121,7 +123,7 @@ func (s *sqlSession) settle(ctx context.Context, req Request, claim db.ClaimResu
 		return nil
 	})
 	if broken && pgonce.Code(err) == "" && !pgconn.SafeToRetry(err) {
-		return &unansweredError{claim.ClaimID, err}
+		return &unansweredError{err}
 	}
 	return fmt.Errorf("commit %s: %w", req.key(), err)
 }

@@ -6,147 +6,74 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// transaction is the pgx.Tx that a function of the caller's sees. pgx makes transactions only by a BEGIN that travels
-// alone, so this is one of our own, over a connection on which BEGIN has been sent.
+var errTxEnded = errors.New("the function ended the transaction of txn: it must leave COMMIT and ROLLBACK to its caller")
+
+// transaction is the pgx.Tx that a function of the caller's sees: pgx's own, except that it does not commit, and that it is
+// closed when txn has ended it behind pgx's back.
 type transaction struct {
-	conn      *pgx.Conn
-	savepoint string // "" at the top
-	depth     int
-	closed    bool
+	pgx.Tx
+	lent bool // savepoints or large objects stand on Tx
 }
 
-var _ pgx.Tx = (*transaction)(nil)
+// closedTx is a pgx.Tx that answers everything with pgx.ErrTxClosed.
+var closedTx = func() pgx.Tx {
+	batch := &pgx.Batch{}
+	batch.BeginTx(pgx.TxOptions{})
+	return pgx.FailedBatchResults(batch, pgx.ErrTxClosed).Tx()
+}()
 
-// usable returns an error if the transaction can no longer be completed.
-func (t *transaction) usable() error {
-	if t.closed {
-		return errTxEnded
+func (t *transaction) closed() bool { return t.Tx == closedTx }
+
+// close closes the transaction, after it has ended on the connection, together with what stands on it.
+func (t *transaction) close() {
+	if t.lent && !t.closed() {
+		// pgx closes its Tx on a COMMIT that fails too. This one fails before anything is sent.
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = t.Tx.Commit(ctx)
 	}
-	switch status := t.conn.PgConn().TxStatus(); status {
-	case 'T':
-		return nil
-	case 'E':
-		return fmt.Errorf("%w: a statement in it failed and the function did not return the error", pgx.ErrTxCommitRollback)
-	default:
-		if t.conn.IsClosed() {
-			return errors.New("the connection was lost before the completion")
-		}
-		return errTxEnded
-	}
+	t.Tx = closedTx
 }
 
 // Begin starts a savepoint.
 func (t *transaction) Begin(ctx context.Context) (pgx.Tx, error) {
-	if t.closed {
-		return nil, pgx.ErrTxClosed
-	}
-	nested := &transaction{conn: t.conn, depth: t.depth + 1, savepoint: fmt.Sprintf("pgonce_%d", t.depth+1)}
-	if _, err := t.conn.Exec(ctx, "savepoint "+nested.savepoint); err != nil {
-		return nil, err
-	}
-	return nested, nil
+	t.lent = true
+	return t.Tx.Begin(ctx)
 }
 
-// Commit releases a savepoint. At the top it is refused: returning from the function commits.
-func (t *transaction) Commit(ctx context.Context) error {
-	if t.closed {
+// LargeObjects returns the large objects of the database, to be used in this transaction.
+func (t *transaction) LargeObjects() pgx.LargeObjects {
+	t.lent = true
+	return t.Tx.LargeObjects()
+}
+
+// Commit is refused: returning from the function commits.
+func (t *transaction) Commit(context.Context) error {
+	if t.closed() {
 		return pgx.ErrTxClosed
 	}
-	if t.savepoint == "" {
-		return errTxEnded
-	}
-	t.closed = true
-	_, err := t.conn.Exec(ctx, "release savepoint "+t.savepoint)
+	return errTxEnded
+}
+
+// Rollback ends the transaction, and the operation with it.
+func (t *transaction) Rollback(ctx context.Context) error {
+	err := t.Tx.Rollback(ctx)
+	t.Tx = closedTx
 	return err
 }
 
-// Rollback undoes a savepoint. At the top it ends the transaction, and the operation with it.
-func (t *transaction) Rollback(ctx context.Context) error {
-	if t.closed {
-		return pgx.ErrTxClosed
+// usable returns an error if the transaction on conn can no longer be completed.
+func usable(conn *pgx.Conn) error {
+	switch status := conn.PgConn().TxStatus(); {
+	case conn.IsClosed():
+		return errors.New("the connection was lost before the completion")
+	case status == 'T':
+		return nil
+	case status == 'E':
+		return fmt.Errorf("%w: a statement in it failed and the function did not return the error", pgx.ErrTxCommitRollback)
+	default:
+		return errTxEnded
 	}
-	t.closed = true
-	sql := "rollback"
-	if t.savepoint != "" {
-		sql = "rollback to savepoint " + t.savepoint
-	}
-	if _, err := t.conn.Exec(ctx, sql); err != nil {
-		_ = t.conn.Close(ctx) // as pgx does: the state of the connection is not known
-		return err
-	}
-	return nil
 }
-
-func (t *transaction) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
-	if t.closed {
-		return 0, pgx.ErrTxClosed
-	}
-	return t.conn.CopyFrom(ctx, table, columns, rows)
-}
-
-func (t *transaction) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	if t.closed {
-		return closedResults{}
-	}
-	return t.conn.SendBatch(ctx, batch)
-}
-
-// LargeObjects returns pgx's, which only a transaction that pgx made can give: one is made over this connection, in the
-// middle of the transaction that is there.
-func (t *transaction) LargeObjects() pgx.LargeObjects {
-	inner, err := t.conn.BeginTx(context.Background(), pgx.TxOptions{BeginQuery: "select"})
-	if err != nil {
-		return pgx.LargeObjects{}
-	}
-	return inner.LargeObjects()
-}
-
-func (t *transaction) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if t.closed {
-		return nil, pgx.ErrTxClosed
-	}
-	return t.conn.Prepare(ctx, name, sql)
-}
-
-func (t *transaction) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if t.closed {
-		return pgconn.CommandTag{}, pgx.ErrTxClosed
-	}
-	return t.conn.Exec(ctx, sql, args...)
-}
-
-func (t *transaction) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if t.closed {
-		return closedRows{}, pgx.ErrTxClosed
-	}
-	return t.conn.Query(ctx, sql, args...)
-}
-
-func (t *transaction) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if t.closed {
-		return closedRows{}
-	}
-	return t.conn.QueryRow(ctx, sql, args...)
-}
-
-func (t *transaction) Conn() *pgx.Conn { return t.conn }
-
-// closedRows and closedResults are what a closed transaction answers. They embed the interfaces for the methods that nobody
-// calls after an error.
-type closedRows struct{ pgx.Rows }
-
-func (closedRows) Close()                        {}
-func (closedRows) Err() error                    { return pgx.ErrTxClosed }
-func (closedRows) CommandTag() pgconn.CommandTag { return pgconn.CommandTag{} }
-func (closedRows) Next() bool                    { return false }
-func (closedRows) Scan(...any) error             { return pgx.ErrTxClosed }
-
-type closedResults struct{ pgx.BatchResults }
-
-func (closedResults) Exec() (pgconn.CommandTag, error) { return pgconn.CommandTag{}, pgx.ErrTxClosed }
-func (closedResults) Query() (pgx.Rows, error)         { return closedRows{}, pgx.ErrTxClosed }
-func (closedResults) QueryRow() pgx.Row                { return closedRows{} }
-func (closedResults) Close() error                     { return pgx.ErrTxClosed }

@@ -18,14 +18,13 @@ import (
 // connection knows the scope's epoch.
 func eachTx(t *testing.T, test func(t *testing.T, s *shop, tx pgx.Tx)) {
 	t.Helper()
+	all := newShop(t)
 	t.Run("pgx", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
+		s := all.again(t)
 		require.NoError(t, pgx.BeginFunc(t.Context(), s.conn(), func(tx pgx.Tx) error { test(t, s, tx); return nil }))
 	})
 	t.Run("Run", func(t *testing.T) {
-		t.Parallel()
-		s := newShop(t)
+		s := all.again(t)
 		conn := s.conn()
 		warm(t, conn)
 		_, err := txn.Run(t.Context(), conn, request("k"), func(ctx context.Context, tx pgx.Tx) (int, error) {

@@ -47,6 +47,12 @@ DECLARE
     v_result bytea := p_result;
     v_omitted bigint;
 BEGIN
+    IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
+        RAISE EXCEPTION 'content type or metadata too large'
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'A content type is at most 255 bytes, the metadata at most 16384 bytes of JSON.',
+                  HINT = 'Put what is large into the result itself.';
+    END IF;
     IF octet_length(p_result) >= 1024 THEN
         SELECT octet_length(p_result) INTO v_omitted FROM once.scope AS s
          WHERE s.name = {scope} AND octet_length(p_result) > s.max_result_bytes;

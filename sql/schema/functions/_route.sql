@@ -7,6 +7,7 @@ AS $$
 DECLARE
     v_fence regclass;
     v_epoch bigint;
+    v_function text;
 BEGIN
     IF octet_length(p_key) BETWEEN 1 AND 255 AND octet_length(p_subject) <= 255 THEN
         NULL;
@@ -27,7 +28,13 @@ BEGIN
                   HINT = format('The owner of pgonce can run: SELECT once.grant_scope(%L, %L);', p_scope, current_user);
     END IF;
     v_epoch := pg_sequence_last_value(v_fence);
-    IF v_epoch IS NULL OR to_regproc('once_data.' || quote_ident(p_scope || '_claim_e' || v_epoch)) IS NULL THEN
+    v_function := 'once_data.' || quote_ident(p_scope || '_claim_e' || v_epoch);
+    IF to_regproc(v_function) IS NULL THEN
+        -- In a long transaction this session may remember that there was no such function. To look up a name that nobody asked
+        -- for before makes it take notice of what others committed since.
+        PERFORM to_regproc('once_data.' || quote_ident('no ' || gen_random_uuid()));
+    END IF;
+    IF v_epoch IS NULL OR to_regproc(v_function) IS NULL THEN
         RAISE EXCEPTION 'scope % has no functions for epoch %', p_scope, coalesce(v_epoch::text, 'NULL')
             USING ERRCODE = 'ON010',
                   DETAIL = 'The fence and the published epochs are apart, as after a restore or a logical switchover.',

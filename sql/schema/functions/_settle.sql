@@ -16,12 +16,6 @@ BEGIN
                   DETAIL = 'Together they name one claim of the key.',
                   HINT = 'Pass both as the fresh claim returned them.';
     END IF;
-    IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
-        RAISE EXCEPTION 'content type or metadata too large'
-            USING ERRCODE = 'ON004',
-                  DETAIL = 'A content type is at most 255 bytes, the metadata at most 16384 bytes of JSON.',
-                  HINT = 'Put what is large into the result itself.';
-    END IF;
     FOR i IN 1..100 LOOP
         EXECUTE format('SELECT once_data.%I($1, $2, $3, $4, $5, $6, $7, $8, $9)',
                        p_scope || '_settle_e' || once._route(p_scope, p_subject, p_key))

@@ -668,6 +668,12 @@ DECLARE
     v_result bytea := p_result;
     v_omitted bigint;
 BEGIN
+    IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
+        RAISE EXCEPTION 'content type or metadata too large'
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'A content type is at most 255 bytes, the metadata at most 16384 bytes of JSON.',
+                  HINT = 'Put what is large into the result itself.';
+    END IF;
     IF octet_length(p_result) >= 1024 THEN
         SELECT octet_length(p_result) INTO v_omitted FROM once.scope AS s
          WHERE s.name = {scope} AND octet_length(p_result) > s.max_result_bytes;
@@ -1110,6 +1116,7 @@ AS $$
 DECLARE
     v_fence regclass;
     v_epoch bigint;
+    v_function text;
 BEGIN
     IF octet_length(p_key) BETWEEN 1 AND 255 AND octet_length(p_subject) <= 255 THEN
         NULL;
@@ -1130,7 +1137,13 @@ BEGIN
                   HINT = format('The owner of pgonce can run: SELECT once.grant_scope(%L, %L);', p_scope, current_user);
     END IF;
     v_epoch := pg_sequence_last_value(v_fence);
-    IF v_epoch IS NULL OR to_regproc('once_data.' || quote_ident(p_scope || '_claim_e' || v_epoch)) IS NULL THEN
+    v_function := 'once_data.' || quote_ident(p_scope || '_claim_e' || v_epoch);
+    IF to_regproc(v_function) IS NULL THEN
+        -- In a long transaction this session may remember that there was no such function. To look up a name that nobody asked
+        -- for before makes it take notice of what others committed since.
+        PERFORM to_regproc('once_data.' || quote_ident('no ' || gen_random_uuid()));
+    END IF;
+    IF v_epoch IS NULL OR to_regproc(v_function) IS NULL THEN
         RAISE EXCEPTION 'scope % has no functions for epoch %', p_scope, coalesce(v_epoch::text, 'NULL')
             USING ERRCODE = 'ON010',
                   DETAIL = 'The fence and the published epochs are apart, as after a restore or a logical switchover.',
@@ -1181,12 +1194,6 @@ BEGIN
             USING ERRCODE = 'ON004',
                   DETAIL = 'Together they name one claim of the key.',
                   HINT = 'Pass both as the fresh claim returned them.';
-    END IF;
-    IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
-        RAISE EXCEPTION 'content type or metadata too large'
-            USING ERRCODE = 'ON004',
-                  DETAIL = 'A content type is at most 255 bytes, the metadata at most 16384 bytes of JSON.',
-                  HINT = 'Put what is large into the result itself.';
     END IF;
     FOR i IN 1..100 LOOP
         EXECUTE format('SELECT once_data.%I($1, $2, $3, $4, $5, $6, $7, $8, $9)',
