@@ -16,7 +16,7 @@ const (
 	InProgress Outcome = "in_progress" // another caller holds the claim
 	Mismatch   Outcome = "mismatch"    // the key was used with another fingerprint
 	Failed     Outcome = "failed"      // a stored final refusal, replayed
-	Parked     Outcome = "parked"      // needs a human: see the compensation queue
+	Parked     Outcome = "parked"      // needs a human: see the view once.in_flight
 )
 
 // MaxKeyLen is the length of the longest key, and of the longest subject, in bytes.

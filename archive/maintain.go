@@ -66,7 +66,7 @@ func Maintain(ctx context.Context, db DB, opts Options) (Report, error) {
 
 	report, err := call(ctx, db, opts)
 	if err != nil {
-		return Report{}, fmt.Errorf("maintain: %w", err)
+		return report, fmt.Errorf("maintain: %w", err)
 	}
 	var again []string
 	for _, e := range report.With(Busy) {

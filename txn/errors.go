@@ -80,6 +80,9 @@ func isDecision(err error) bool {
 // Retryable reports whether running the whole transaction again may succeed: a serialization failure, a deadlock, or a
 // claim that could not be routed. Run retries these itself; callers of Claim do it themselves.
 func Retryable(err error) bool {
+	if errors.Is(err, pgonce.ErrFailed) { // a refusal stays, whatever caused it
+		return false
+	}
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) {
 		return false

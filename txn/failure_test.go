@@ -306,7 +306,7 @@ func TestCommitTimeoutBoundsTheCompletion(t *testing.T) {
 				CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON public.orders DEFERRABLE INITIALLY DEFERRED
 					FOR EACH ROW EXECUTE FUNCTION public.linger()`)
 			req := request("k")
-			req.CommitTimeout = 50 * time.Millisecond
+			req.CommitTimeout = 500 * time.Millisecond
 			req.MaxRetries = -1
 			_, err := txn.Run(ctx, s.Pool, req, order("a"))
 			require.ErrorIs(t, err, pgonce.ErrOutcomeUnknown)

@@ -2,6 +2,9 @@ package txn_test
 
 import (
 	"context"
+	"flag"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +16,14 @@ import (
 	"github.com/pgonce/pgonce/txn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The tests wait for the database more than they compute: a machine of few processors runs more of them at once.
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = parallel.Value.Set(strconv.Itoa(max(6, runtime.GOMAXPROCS(0))))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // shop is a database with something to do once in it: the scope orders, and a table that nothing keeps from having an
 // order twice.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +34,7 @@ func (p poolSessions) open(ctx context.Context) (session, error) {
 
 func (p poolSessions) retry(err error, uncertain bool) bool {
 	// While a COMMIT is unanswered, a connection that cannot be had now may be had soon, after a failover say.
-	return Retryable(err) || uncertain && !isDecision(err) && pgonce.Code(err) == "" || pgconn.SafeToRetry(err) && uncertain
+	return Retryable(err) || uncertain && !isDecision(err) && !strings.HasPrefix(pgonce.Code(err), "ON")
 }
 
 // connSessions share one connection of the caller's. A lost connection cannot be replaced.
@@ -55,6 +56,8 @@ type pipelineSession struct {
 	release func() // gives a pool's connection back; nil for a connection of the caller's
 	current *transaction
 	epoch   int64 // the epoch that answered the claim; 0: the dispatcher did
+	// answered is whether the claim met a finished key: then nobody can miss the lock that a rollback behind the answer gives up.
+	answered bool
 }
 
 func (s *pipelineSession) tx() pgx.Tx { return s.current }
@@ -134,6 +137,7 @@ func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch 
 		return s.claimAndLearn(ctx, req)
 	}
 	answer.Outcome, answer.Attempt = *outcome, *attempt
+	s.answered = answer.Outcome == pgonce.Replay
 	return answer, nil
 }
 
@@ -172,7 +176,7 @@ func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.Clai
 		}
 	default:
 		batch.Queue(settleSQL(req.Scope, s.epoch, done.state), req.Subject, req.Key, claim.ClaimID, claim.Attempt,
-			done.result, done.contentType, done.meta, req.Fingerprint)
+			done.result, done.contentType, done.meta, req.Fingerprint, req.Scope)
 	}
 	batch.Queue("commit")
 	results := s.conn.SendBatch(ctx, batch)
@@ -219,7 +223,7 @@ func (s *pipelineSession) open() bool {
 }
 
 func (s *pipelineSession) close() {
-	if s.open() && s.release != nil {
+	if s.answered && s.open() && s.release != nil {
 		go s.tidy()
 		return
 	}
@@ -282,5 +286,5 @@ func settleSQL(scope string, epoch int64, state db.ClaimState) string {
 	}
 	settle := pgx.Identifier{fmt.Sprintf("%s_settle_e%d", scope, epoch)}.Sanitize()
 	return fmt.Sprintf("select case when once_data.%s($1::text, $2::text, $3::uuid, $4::integer, '%s', $5::bytea, $6::text, $7::jsonb, $8::bytea)"+
-		" then null else once.%s('%s', $2, $3, $4, $5, $6, $7, $1, $8) end", settle, state, function, scope)
+		" then null else once.%s($9::text, $2, $3, $4, $5, $6, $7, $1, $8) end", settle, state, function)
 }

@@ -91,7 +91,8 @@ func (r Request) validate() error {
 	return nil
 }
 
-// deadlineMargin is how much earlier than the context's deadline a wait ends, so that the answer still arrives.
+// deadlineMargin is how much earlier than the context's deadline a wait ends, at least (a tenth of it otherwise), so that the
+// answer still arrives.
 const deadlineMargin = 50 * time.Millisecond
 
 // wait returns the wait to ask the database for: nil for no bound, zero for none at all.
@@ -101,7 +102,8 @@ func (r Request) wait(ctx context.Context) *time.Duration {
 	}
 	wait := r.Wait
 	if deadline, ok := ctx.Deadline(); ok {
-		left := max(time.Until(deadline)-deadlineMargin, time.Millisecond)
+		left := time.Until(deadline)
+		left = max(left-max(deadlineMargin, left/10), time.Millisecond)
 		if wait == 0 || left < wait {
 			wait = left
 		}

@@ -104,23 +104,8 @@ func finish[T any](result Result[T], req Request, answer db.ClaimResult, err err
 		return result, nil
 	}
 	result.Value = *new(T) // that of a call which was undone
-	if answer.FinishedAt != nil {
-		result.FinishedAt = *answer.FinishedAt
-	}
-	if answer.OmittedBytes != nil {
-		return result, &pgonce.ResultOmittedError{Key: req.key(), Bytes: *answer.OmittedBytes}
-	}
-	if len(answer.Result) == 0 && answer.ContentType == nil {
-		return result, nil // completed without a result, by Consume or in SQL
-	}
-	contentType := ""
-	if answer.ContentType != nil {
-		contentType = *answer.ContentType
-	}
-	if err := req.Codec.Decode(answer.Result, contentType, &result.Value); err != nil {
-		return result, fmt.Errorf("%s: decode stored result: %w", req.key(), err)
-	}
-	return result, nil
+	result.FinishedAt = value(answer.FinishedAt)
+	return result, decode(req.Codec, req.key(), answer.Result, value(answer.ContentType), value(answer.OmittedBytes), &result.Value)
 }
 
 // Backoff between runs of a transaction: full jitter, so uniform between zero and a cap that doubles.
@@ -220,12 +205,12 @@ func attempt(ctx context.Context, sessions sessions, req Request, body body, una
 // refuse undoes what the function did and stores its refusal, in a transaction of its own.
 func refuse(ctx context.Context, s session, req Request, refusal *finalError, unanswered *commits) (db.ClaimResult, error) {
 	if err := s.rollback(ctx); err != nil {
-		return db.ClaimResult{}, errors.Join(refusal.err, fmt.Errorf("roll back: %w", err))
+		return db.ClaimResult{}, errors.Join(fmt.Errorf("roll back: %w", err), refusal.err)
 	}
 	req.done = false
 	answer, err := s.claim(ctx, req)
 	if err != nil {
-		return db.ClaimResult{}, errors.Join(refusal.err, fmt.Errorf("claim for the refusal: %w", err))
+		return db.ClaimResult{}, errors.Join(fmt.Errorf("claim for the refusal: %w", err), refusal.err)
 	}
 	if answer.Outcome != pgonce.Fresh { // somebody came in between
 		return answer, decision(req, answer)

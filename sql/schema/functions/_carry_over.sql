@@ -1,7 +1,7 @@
 -- Moves rows that must outlive a generation into the open one, key by key under the key's lock, and leaves tombstones. At most
 -- p_limit keys; keys that are locked are passed over. An unfinished claim whose lease is over, or that has none, becomes parked:
 -- its generation has expired around it.
-CREATE FUNCTION once._carry_over(p_scope once.scope, p_generation integer, p_now timestamptz, p_limit integer, OUT carried integer, OUT busy integer)
+CREATE FUNCTION once._carry_over(p_scope once.scope, p_generation integer, p_now timestamptz, p_limit integer, OUT carried integer, OUT busy integer, OUT conflicts integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -17,6 +17,7 @@ DECLARE
 BEGIN
     carried := 0;
     busy := 0;
+    conflicts := 0;
     SELECT e.epoch, e.generation INTO STRICT v_epoch, v_open
       FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id AND e.epoch = pg_sequence_last_value(v_fence);
     FOR v_row IN EXECUTE format('SELECT subject, key FROM %s WHERE %s LIMIT %s', v_leaf, v_outlives, p_limit) LOOP
@@ -41,6 +42,8 @@ BEGIN
             EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL WHERE subject = $1 AND key = $2', v_leaf)
               USING v_row.subject, v_row.key;
             carried := carried + 1;
+        ELSE
+            conflicts := conflicts + 1; -- the key was claimed anew, after a repair or a change by hand
         END IF;
     END LOOP;
     UPDATE once.generation AS g SET carried = g.carried + _carry_over.carried

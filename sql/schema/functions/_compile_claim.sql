@@ -54,7 +54,7 @@ BEGIN
         PERFORM once._check_key(p_subject, p_key, {subject_required});
     END IF;
     IF NOT pg_try_advisory_xact_lock(v_lock) THEN
-        IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        IF pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
             RETURN NULL;
         END IF;
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
@@ -72,15 +72,15 @@ BEGIN
     END IF;
 
     -- From here on nobody else decides about this key. The fence is looked at only now: while this call waited, generations may
-    -- have rotated, and the one that it waited for may have finished the key where this epoch does not look.
-    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+    -- have rotated, and the one that it waited for may have finished the key where this epoch does not look. (No lock: no seed.)
+    IF v_lock IS NULL OR pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
         RETURN NULL;
     END IF;
     IF p_done THEN
         v_state := 'done';
         v_finished_at := clock_timestamp();
     END IF;
-    IF current_setting('transaction_isolation') = 'read committed' THEN
+    IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         IF p_defer AND NOT p_done THEN
             SELECT * INTO v_row FROM ({rows}) AS r;
             IF FOUND THEN

@@ -5,7 +5,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'could not serialize access to the claim of key "%"', p_key
             USING ERRCODE = '40001', HINT = 'The transaction might succeed if retried.';
     END IF;

@@ -1,4 +1,4 @@
--- The common part of complete, fail and release. Never returns without having settled the claim.
+-- The common part of complete, fail and release. Settles the claim, or raises.
 CREATE FUNCTION once._settle(
     p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_state once.claim_state,
     p_result bytea, p_content_type text, p_meta jsonb, p_subject text, p_fingerprint bytea

@@ -11,6 +11,7 @@ DECLARE
     v_epoch once.epoch;
     v_carried integer;
     v_busy integer;
+    v_conflicts integer;
     v_left boolean;
 BEGIN
     SELECT * INTO v_generation FROM once.generation AS g
@@ -24,7 +25,7 @@ BEGIN
         RETURN NEXT once._event(p_scope.name, 'retire', v_generation.generation, 'kept', format('archive is %s', p_scope.archive));
         RETURN;
     END IF;
-    SELECT c.carried, c.busy INTO v_carried, v_busy FROM once._carry_over(p_scope, v_generation.generation, p_now, c_batch) AS c;
+    SELECT c.carried, c.busy, c.conflicts INTO v_carried, v_busy, v_conflicts FROM once._carry_over(p_scope, v_generation.generation, p_now, c_batch) AS c;
     IF v_carried > 0 THEN
         RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'done', format('%s rows', v_carried));
         RETURN;
@@ -32,7 +33,7 @@ BEGIN
     EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %s)',
                    once._leaf(p_scope.name, v_generation.generation), once._outlives(p_scope, p_now)) INTO v_left;
     IF v_left THEN
-        RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'busy', format('%s keys are locked', v_busy));
+        RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'busy', format('%s keys are locked, %s have a row in the open generation too', v_busy, v_conflicts));
         RETURN;
     END IF;
     SELECT * INTO STRICT v_epoch FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id ORDER BY e.epoch DESC LIMIT 1;

@@ -1,4 +1,4 @@
--- Takes many keys of one scope and subject, in one order for every caller, so that batches do not deadlock among themselves.
+-- Takes many keys of one scope and subject, in one order for every caller, so that batches do not deadlock among themselves, except when a rotation comes between.
 CREATE FUNCTION once.claim_many(
     p_scope text,
     p_keys text[],

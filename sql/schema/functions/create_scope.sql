@@ -53,9 +53,10 @@ COMMENT ON FUNCTION once.create_scope(text, interval, interval, integer, interva
 p_name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits and underscores.
 p_window: how long a finished key is recognised, at least; must exceed p_retry_horizon, how long any caller may still retry.
 p_generations: generations a window; more of them drop sooner after the window, and every claim probes one more table.
-p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims.
+p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims, recorded for the versions that make them.
 p_max_result_bytes: a larger result is not stored, only its size.
 p_subject_required: every key belongs to a subject; cannot be changed later.
 p_rotate_rows: rotate also when the open generation holds this many rows.
-p_archive: keep (no generation is retired) or discard (a generation past its window is dropped).
+p_archive: keep (no generation is retired: no key is ever forgotten, and every claim probes every generation there is) or discard
+(a generation past its window is dropped).
 Raises ON004 (policy), ON005 (name), ON006 (exists). The owner of pgonce may call it, and whoever is granted it.';

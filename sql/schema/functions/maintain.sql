@@ -45,7 +45,7 @@ $$;
 
 COMMENT ON PROCEDURE once.maintain(text, interval, timestamptz, jsonb) IS
 'Rotates, drains, retires and repairs the scopes; call it every minute. Each step is a transaction of its own: the work can be
-interrupted anywhere and is resumed by the next call; several sessions may call it at once. Claims never wait for it.
+interrupted anywhere and is resumed by the next call; several sessions may call it at once. No claim waits for a rotation.
 p_scope: one scope; NULL: all. p_wait: how long to wait, in all, for transactions that hold a step back; the next call goes on.
 p_now: a later time to act, and record, as if it had come, for tests. p_report: a JSON array of steps taken (result done) and held back (waiting,
 busy, kept, missing), with the reason. Cannot run inside a transaction block.';

@@ -2,8 +2,18 @@
 
 -- schemas.sql
 -- The two schemas. "once" is the interface and the catalogue, "once_data" holds what belongs to one scope.
-CREATE SCHEMA IF NOT EXISTS once;
-CREATE SCHEMA IF NOT EXISTS once_data;
+CREATE SCHEMA IF NOT EXISTS once; -- golang-migrate needs it before, for its version table
+CREATE SCHEMA once_data;
+
+-- Whoever owns a schema can replace what is in it, and functions in it run with their owner's rights.
+DO $$
+BEGIN
+    IF (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'once') <> current_user::regrole THEN
+        RAISE EXCEPTION 'schema once belongs to another role'
+            USING HINT = 'Install as the owner of the schema, or drop it first if it is empty and not wanted.';
+    END IF;
+END
+$$;
 
 REVOKE ALL ON SCHEMA once, once_data FROM PUBLIC;
 
@@ -85,7 +95,7 @@ CREATE TABLE once.claim_template (
 );
 
 COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
-COMMENT ON COLUMN once.claim_template.claimed_at IS 'when this attempt took the key';
+COMMENT ON COLUMN once.claim_template.claimed_at IS 'when this attempt took the key; of a deferred claim, when its transaction began';
 COMMENT ON COLUMN once.claim_template.finished_at IS 'when it was completed or failed; retention counts from here';
 COMMENT ON COLUMN once.claim_template.lease_until IS 'end of the lease, where the claim is leased';
 COMMENT ON COLUMN once.claim_template.omitted_bytes IS 'size of a result that was too large to be stored';
@@ -274,7 +284,7 @@ COMMENT ON FUNCTION once._batch_cap() IS 'how many keys one batch may claim';
 -- Moves rows that must outlive a generation into the open one, key by key under the key's lock, and leaves tombstones. At most
 -- p_limit keys; keys that are locked are passed over. An unfinished claim whose lease is over, or that has none, becomes parked:
 -- its generation has expired around it.
-CREATE FUNCTION once._carry_over(p_scope once.scope, p_generation integer, p_now timestamptz, p_limit integer, OUT carried integer, OUT busy integer)
+CREATE FUNCTION once._carry_over(p_scope once.scope, p_generation integer, p_now timestamptz, p_limit integer, OUT carried integer, OUT busy integer, OUT conflicts integer)
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -290,6 +300,7 @@ DECLARE
 BEGIN
     carried := 0;
     busy := 0;
+    conflicts := 0;
     SELECT e.epoch, e.generation INTO STRICT v_epoch, v_open
       FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id AND e.epoch = pg_sequence_last_value(v_fence);
     FOR v_row IN EXECUTE format('SELECT subject, key FROM %s WHERE %s LIMIT %s', v_leaf, v_outlives, p_limit) LOOP
@@ -314,6 +325,8 @@ BEGIN
             EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL WHERE subject = $1 AND key = $2', v_leaf)
               USING v_row.subject, v_row.key;
             carried := carried + 1;
+        ELSE
+            conflicts := conflicts + 1; -- the key was claimed anew, after a repair or a change by hand
         END IF;
     END LOOP;
     UPDATE once.generation AS g SET carried = g.carried + _carry_over.carried
@@ -496,7 +509,7 @@ BEGIN
         PERFORM once._check_key(p_subject, p_key, {subject_required});
     END IF;
     IF NOT pg_try_advisory_xact_lock(v_lock) THEN
-        IF pg_sequence_last_value({fence}) <> {epoch} THEN
+        IF pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
             RETURN NULL;
         END IF;
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
@@ -514,15 +527,15 @@ BEGIN
     END IF;
 
     -- From here on nobody else decides about this key. The fence is looked at only now: while this call waited, generations may
-    -- have rotated, and the one that it waited for may have finished the key where this epoch does not look.
-    IF pg_sequence_last_value({fence}) <> {epoch} THEN
+    -- have rotated, and the one that it waited for may have finished the key where this epoch does not look. (No lock: no seed.)
+    IF v_lock IS NULL OR pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
         RETURN NULL;
     END IF;
     IF p_done THEN
         v_state := 'done';
         v_finished_at := clock_timestamp();
     END IF;
-    IF current_setting('transaction_isolation') = 'read committed' THEN
+    IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         IF p_defer AND NOT p_done THEN
             SELECT * INTO v_row FROM ({rows}) AS r;
             IF FOUND THEN
@@ -1054,7 +1067,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'could not serialize access to the claim of key "%"', p_key
             USING ERRCODE = '40001', HINT = 'The transaction might succeed if retried.';
     END IF;
@@ -1177,7 +1190,7 @@ $$;
 COMMENT ON FUNCTION once._scope_names(text) IS 'the scopes to maintain: one or all';
 
 -- functions/_settle.sql
--- The common part of complete, fail and release. Never returns without having settled the claim.
+-- The common part of complete, fail and release. Settles the claim, or raises.
 CREATE FUNCTION once._settle(
     p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_state once.claim_state,
     p_result bytea, p_content_type text, p_meta jsonb, p_subject text, p_fingerprint bytea
@@ -1437,6 +1450,7 @@ DECLARE
     v_epoch once.epoch;
     v_carried integer;
     v_busy integer;
+    v_conflicts integer;
     v_left boolean;
 BEGIN
     SELECT * INTO v_generation FROM once.generation AS g
@@ -1450,7 +1464,7 @@ BEGIN
         RETURN NEXT once._event(p_scope.name, 'retire', v_generation.generation, 'kept', format('archive is %s', p_scope.archive));
         RETURN;
     END IF;
-    SELECT c.carried, c.busy INTO v_carried, v_busy FROM once._carry_over(p_scope, v_generation.generation, p_now, c_batch) AS c;
+    SELECT c.carried, c.busy, c.conflicts INTO v_carried, v_busy, v_conflicts FROM once._carry_over(p_scope, v_generation.generation, p_now, c_batch) AS c;
     IF v_carried > 0 THEN
         RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'done', format('%s rows', v_carried));
         RETURN;
@@ -1458,7 +1472,7 @@ BEGIN
     EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %s)',
                    once._leaf(p_scope.name, v_generation.generation), once._outlives(p_scope, p_now)) INTO v_left;
     IF v_left THEN
-        RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'busy', format('%s keys are locked', v_busy));
+        RETURN NEXT once._event(p_scope.name, 'carry over', v_generation.generation, 'busy', format('%s keys are locked, %s have a row in the open generation too', v_busy, v_conflicts));
         RETURN;
     END IF;
     SELECT * INTO STRICT v_epoch FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id ORDER BY e.epoch DESC LIMIT 1;
@@ -1768,7 +1782,7 @@ Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
 Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';
 
 -- functions/claim_many.sql
--- Takes many keys of one scope and subject, in one order for every caller, so that batches do not deadlock among themselves.
+-- Takes many keys of one scope and subject, in one order for every caller, so that batches do not deadlock among themselves, except when a rotation comes between.
 CREATE FUNCTION once.claim_many(
     p_scope text,
     p_keys text[],
@@ -1927,11 +1941,12 @@ COMMENT ON FUNCTION once.create_scope(text, interval, interval, integer, interva
 p_name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits and underscores.
 p_window: how long a finished key is recognised, at least; must exceed p_retry_horizon, how long any caller may still retry.
 p_generations: generations a window; more of them drop sooner after the window, and every claim probes one more table.
-p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims.
+p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims, recorded for the versions that make them.
 p_max_result_bytes: a larger result is not stored, only its size.
 p_subject_required: every key belongs to a subject; cannot be changed later.
 p_rotate_rows: rotate also when the open generation holds this many rows.
-p_archive: keep (no generation is retired) or discard (a generation past its window is dropped).
+p_archive: keep (no generation is retired: no key is ever forgotten, and every claim probes every generation there is) or discard
+(a generation past its window is dropped).
 Raises ON004 (policy), ON005 (name), ON006 (exists). The owner of pgonce may call it, and whoever is granted it.';
 
 -- functions/current_epoch.sql
@@ -2137,7 +2152,7 @@ $$;
 
 COMMENT ON PROCEDURE once.maintain(text, interval, timestamptz, jsonb) IS
 'Rotates, drains, retires and repairs the scopes; call it every minute. Each step is a transaction of its own: the work can be
-interrupted anywhere and is resumed by the next call; several sessions may call it at once. Claims never wait for it.
+interrupted anywhere and is resumed by the next call; several sessions may call it at once. No claim waits for a rotation.
 p_scope: one scope; NULL: all. p_wait: how long to wait, in all, for transactions that hold a step back; the next call goes on.
 p_now: a later time to act, and record, as if it had come, for tests. p_report: a JSON array of steps taken (result done) and held back (waiting,
 busy, kept, missing), with the reason. Cannot run inside a transaction block.';
@@ -2260,7 +2275,7 @@ SELECT s.name, s.dedup_window, s.retry_horizon, s.generations, s.rotate_rows, s.
         WHERE g.scope_id = s.scope_id AND g.dropped_at IS NULL) AS l ON true;
 
 COMMENT ON VIEW once.scopes IS 'the scopes, their policies, and what they hold';
-COMMENT ON COLUMN once.scopes.open_since IS 'since when the open generation takes keys; much longer than dedup_window / generations: maintain does not run';
+COMMENT ON COLUMN once.scopes.open_since IS 'since when the open generation takes keys; much longer than dedup_window / generations, with rows in it: maintain does not run (an empty one is not rotated)';
 COMMENT ON COLUMN once.scopes.live_generations IS 'generations that a claim looks at';
 COMMENT ON COLUMN once.scopes.rows_estimate IS 'rows by the statistics system';
 

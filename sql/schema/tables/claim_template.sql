@@ -19,7 +19,7 @@ CREATE TABLE once.claim_template (
 );
 
 COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
-COMMENT ON COLUMN once.claim_template.claimed_at IS 'when this attempt took the key';
+COMMENT ON COLUMN once.claim_template.claimed_at IS 'when this attempt took the key; of a deferred claim, when its transaction began';
 COMMENT ON COLUMN once.claim_template.finished_at IS 'when it was completed or failed; retention counts from here';
 COMMENT ON COLUMN once.claim_template.lease_until IS 'end of the lease, where the claim is leased';
 COMMENT ON COLUMN once.claim_template.omitted_bytes IS 'size of a result that was too large to be stored';

@@ -18,6 +18,6 @@ SELECT s.name, s.dedup_window, s.retry_horizon, s.generations, s.rotate_rows, s.
         WHERE g.scope_id = s.scope_id AND g.dropped_at IS NULL) AS l ON true;
 
 COMMENT ON VIEW once.scopes IS 'the scopes, their policies, and what they hold';
-COMMENT ON COLUMN once.scopes.open_since IS 'since when the open generation takes keys; much longer than dedup_window / generations: maintain does not run';
+COMMENT ON COLUMN once.scopes.open_since IS 'since when the open generation takes keys; much longer than dedup_window / generations, with rows in it: maintain does not run (an empty one is not rotated)';
 COMMENT ON COLUMN once.scopes.live_generations IS 'generations that a claim looks at';
 COMMENT ON COLUMN once.scopes.rows_estimate IS 'rows by the statistics system';
