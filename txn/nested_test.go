@@ -251,3 +251,36 @@ func TestNestedTxOptionsAreRefused(t *testing.T) {
 	}))
 	s.requireNothing()
 }
+
+// A connection that is in a transaction is refused: Run's COMMIT would end what is not its own.
+func TestAConnectionInATransactionIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	conn := s.conn()
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = txn.Run(t.Context(), conn, request("k"), never[int64](t))
+	require.ErrorContains(t, err, "pass its pgx.Tx")
+	require.NoError(t, tx.Rollback(t.Context()))
+	s.requireNothing()
+}
+
+// The function cannot commit the savepoint of a nested operation, or the transaction of a wrapped handle.
+func TestAFunctionCannotCommit(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	commits := func(ctx context.Context, tx pgx.Tx) (int64, error) {
+		if _, err := order("a")(ctx, tx); err != nil {
+			return 0, err
+		}
+		return 0, tx.Commit(ctx)
+	}
+	_, err := txn.Run(t.Context(), struct{ txn.Beginner }{s.Pool}, request("k"), commits)
+	require.ErrorContains(t, err, "COMMIT")
+	require.NoError(t, pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
+		_, err := txn.Run(t.Context(), tx, request("k"), commits)
+		require.ErrorContains(t, err, "COMMIT")
+		return nil
+	}))
+	s.requireNothing()
+}

@@ -41,6 +41,9 @@ func (p poolSessions) retry(err error, uncertain bool) bool {
 type connSessions struct{ conn *pgx.Conn }
 
 func (c connSessions) open(context.Context) (session, error) {
+	if !c.conn.IsClosed() && c.conn.PgConn().TxStatus() != 'I' {
+		return nil, errors.New("txn: the connection is in a transaction: pass its pgx.Tx")
+	}
 	return &pipelineSession{conn: c.conn}, nil
 }
 

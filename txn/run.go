@@ -48,6 +48,8 @@ type Result[T any] struct {
 // Inside a transaction (db is a pgx.Tx) the operation becomes one savepoint of it and is done when the transaction commits;
 // failures that call for a retry are returned, for whoever began the transaction to retry. TxOptions must be empty then.
 //
+// A connection that is given must not be in a transaction.
+//
 // Run may be called by any number of goroutines, as far as db may.
 func Run[T any](ctx context.Context, db Beginner, req Request, fn func(ctx context.Context, tx pgx.Tx) (T, error)) (Result[T], error) {
 	req = req.withDefaults()

@@ -81,12 +81,7 @@ func (s *beginnerSession) claim(ctx context.Context, req Request) (answer db.Cla
 	return claimIn(ctx, s.current, req, true)
 }
 
-func (s *beginnerSession) tx() pgx.Tx {
-	if _, nested := s.db.(pgx.Tx); nested {
-		return s.current // a savepoint, which the function may end as it likes: then its completion fails
-	}
-	return &transaction{Tx: s.current}
-}
+func (s *beginnerSession) tx() pgx.Tx { return &transaction{Tx: s.current} }
 
 func (s *beginnerSession) settle(ctx context.Context, req Request, claim db.ClaimResult, done stored) error {
 	ctx, cancel := context.WithTimeout(ctx, req.CommitTimeout)

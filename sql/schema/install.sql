@@ -683,6 +683,10 @@ DECLARE
     v_result bytea := p_result;
     v_omitted bigint;
 BEGIN
+    IF p_state NOT IN ('done', 'failed') THEN
+        RAISE EXCEPTION 'a claim cannot be settled as %', p_state
+            USING ERRCODE = 'ON004', DETAIL = 'It ends done or failed, or is released.', HINT = 'Call once.complete, once.fail or once.release.';
+    END IF;
     IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
         RAISE EXCEPTION 'content type or metadata too large'
             USING ERRCODE = 'ON004',
@@ -1778,7 +1782,8 @@ COMMENT ON FUNCTION once.claim(text, text, bytea, text, interval, boolean, boole
 'Takes a key; one row says what became of it. Call it as SELECT * FROM once.claim(…), as a statement of its own.
 p_fingerprint: digest of the request; the same key with another one is a mismatch. NULL: not compared.
 p_wait: how long to wait for a transaction that holds the key. NULL: until it ends, or lock_timeout; zero: answer in_progress at once.
-p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete.
+p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete, and
+must not RESET ALL before.
 p_done: the row is written finished, without a result, for work in this same transaction: nothing is left to complete.
 Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
 Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce"
 )
 
 func TestAStrictClaimDoesNotWait(t *testing.T) {
@@ -144,4 +146,15 @@ func TestBatchesDoNotDeadlock(t *testing.T) {
 	b.awaitBlocked(secondPID)
 	rollback(t, first)
 	require.Equal(t, []string{"b fresh", "c fresh", "a fresh"}, <-answer)
+}
+
+// A role that may settle cannot turn a claim into what only maintenance writes.
+func TestSettledStatesAreDoneAndFailed(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	for _, state := range []string{"tombstone", "parked", "in_progress"} {
+		_, err := b.Pool.Exec(t.Context(), `SELECT once._settle('s', 'k', c.claim_id, c.attempt, $1::text::once.claim_state, NULL, NULL, NULL, '', NULL)
+			FROM once.claim('s', 'k') AS c`, state)
+		require.Equal(t, "ON004", pgonce.Code(err), "%v", err)
+	}
 }

@@ -47,6 +47,10 @@ DECLARE
     v_result bytea := p_result;
     v_omitted bigint;
 BEGIN
+    IF p_state NOT IN ('done', 'failed') THEN
+        RAISE EXCEPTION 'a claim cannot be settled as %', p_state
+            USING ERRCODE = 'ON004', DETAIL = 'It ends done or failed, or is released.', HINT = 'Call once.complete, once.fail or once.release.';
+    END IF;
     IF octet_length(p_content_type) > 255 OR octet_length(p_meta::text) > 16384 THEN
         RAISE EXCEPTION 'content type or metadata too large'
             USING ERRCODE = 'ON004',

@@ -32,7 +32,8 @@ COMMENT ON FUNCTION once.claim(text, text, bytea, text, interval, boolean, boole
 'Takes a key; one row says what became of it. Call it as SELECT * FROM once.claim(…), as a statement of its own.
 p_fingerprint: digest of the request; the same key with another one is a mismatch. NULL: not compared.
 p_wait: how long to wait for a transaction that holds the key. NULL: until it ends, or lock_timeout; zero: answer in_progress at once.
-p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete.
+p_defer: write nothing yet; the row is written by complete, in this transaction (READ COMMITTED only, ignored above). Whoever defers must complete, and
+must not RESET ALL before.
 p_done: the row is written finished, without a result, for work in this same transaction: nothing is left to complete.
 Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
 Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';
