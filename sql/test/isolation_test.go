@@ -267,3 +267,22 @@ func TestSettlingBeyondTheSnapshot(t *testing.T) {
 		requireCode(t, "40001", err)
 	})
 }
+
+// READ UNCOMMITTED is READ COMMITTED by another name.
+func TestReadUncommitted(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	tx := b.begin(pgx.ReadUncommitted)
+	c := claim(t, tx, "k", deferred)
+	require.Zero(t, get[int](t, tx, "SELECT count(*) FROM once_data.s"))
+	complete(t, tx, "k", c)
+	exec(t, tx, "SAVEPOINT s")
+	_, err := tx.Exec(t.Context(), "SELECT once.complete('s', 'k', $1, 1)", c.ID)
+	requireCode(t, "ON007", err)
+	exec(t, tx, "ROLLBACK TO s")
+	_, err = tx.Exec(t.Context(), "SELECT once.drop_scope('s')")
+	require.NotContains(t, requireCode(t, "ON012", err).Hint, "READ COMMITTED")
+	exec(t, tx, "ROLLBACK TO s")
+	commit(t, tx)
+	requireOutcome(t, b.Pool, "replay", "k")
+}

@@ -13,7 +13,7 @@ DECLARE
     v_function regprocedure;
     v_found boolean;
 BEGIN
-    IF p_discard_keys IS NOT TRUE AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF p_discard_keys IS NOT TRUE AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'scope % may hold keys that this transaction does not see', p_name
             USING ERRCODE = 'ON012',
                   DETAIL = format('The transaction is %s, its snapshot may be older than what was claimed.', upper(current_setting('transaction_isolation'))),

@@ -26,4 +26,5 @@ $$;
 
 COMMENT ON FUNCTION once.lookup(text, text, text) IS
 'Reads the row of a key, in whatever state, as the caller''s snapshot sees it. No row: not known inside the window.
+Above READ COMMITTED, a row that maintenance moved after the snapshot was taken may not be found; claim raises 40001 for it.
 Takes no lock and waits for nobody. Raises ON001, ON002, ON003, ON008, ON010.';

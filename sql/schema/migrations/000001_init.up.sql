@@ -1986,7 +1986,7 @@ DECLARE
     v_function regprocedure;
     v_found boolean;
 BEGIN
-    IF p_discard_keys IS NOT TRUE AND current_setting('transaction_isolation') <> 'read committed' THEN
+    IF p_discard_keys IS NOT TRUE AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'scope % may hold keys that this transaction does not see', p_name
             USING ERRCODE = 'ON012',
                   DETAIL = format('The transaction is %s, its snapshot may be older than what was claimed.', upper(current_setting('transaction_isolation'))),
@@ -2107,6 +2107,7 @@ $$;
 
 COMMENT ON FUNCTION once.lookup(text, text, text) IS
 'Reads the row of a key, in whatever state, as the caller''s snapshot sees it. No row: not known inside the window.
+Above READ COMMITTED, a row that maintenance moved after the snapshot was taken may not be found; claim raises 40001 for it.
 Takes no lock and waits for nobody. Raises ON001, ON002, ON003, ON008, ON010.';
 
 -- functions/maintain.sql
