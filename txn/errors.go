@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgonce/pgonce"
@@ -43,6 +44,11 @@ func (e *unansweredError) Error() string {
 	return fmt.Sprintf("%v: %v", pgonce.ErrOutcomeUnknown, e.err)
 }
 func (e *unansweredError) Unwrap() []error { return []error{pgonce.ErrOutcomeUnknown, e.err} }
+
+// mayHaveCommitted reports whether err left it open if a COMMIT on conn was done: the connection died and the server said nothing.
+func mayHaveCommitted(conn *pgx.Conn, err error) bool {
+	return conn != nil && conn.IsClosed() && pgonce.Code(err) == "" && !pgconn.SafeToRetry(err)
+}
 
 // decision turns an answer other than fresh into the caller's error; nil for a replay.
 func decision(req Request, answer db.ClaimResult) error {

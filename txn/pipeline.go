@@ -166,10 +166,7 @@ func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.Clai
 	if err := usable(s.conn); err != nil {
 		return err
 	}
-	// A deadline of the socket, here and below, because pgx would start a goroutine to watch one of a context.
-	socket := s.conn.PgConn().Conn()
-	_ = socket.SetDeadline(time.Now().Add(req.CommitTimeout))
-	defer func() { _ = socket.SetDeadline(time.Time{}) }()
+	defer s.within(req.CommitTimeout)()
 	batch := &pgx.Batch{}
 	switch {
 	case req.done: // the claim wrote the finished row
@@ -203,7 +200,7 @@ func (s *pipelineSession) settle(ctx context.Context, req Request, claim db.Clai
 	case err == nil:
 		s.current.close()
 		return nil
-	case s.conn.IsClosed() && pgonce.Code(err) == "" && !pgconn.SafeToRetry(err):
+	case mayHaveCommitted(s.conn, err):
 		return &unansweredError{err}
 	default:
 		return fmt.Errorf("complete %s: %w", req.key(), lost(err))
@@ -235,10 +232,9 @@ func (s *pipelineSession) close() {
 
 func (s *pipelineSession) tidy() {
 	if s.open() {
-		socket := s.conn.PgConn().Conn()
-		_ = socket.SetDeadline(time.Now().Add(rollbackTimeout))
+		done := s.within(rollbackTimeout)
 		_ = s.rollback(context.Background())
-		_ = socket.SetDeadline(time.Time{})
+		done()
 	}
 	if s.current != nil {
 		s.current.close()
@@ -246,6 +242,14 @@ func (s *pipelineSession) tidy() {
 	if s.release != nil {
 		s.release()
 	}
+}
+
+// within gives the connection a deadline, until the returned function is called. It is one of the socket, because pgx would start
+// a goroutine to watch one of a context.
+func (s *pipelineSession) within(d time.Duration) (done func()) {
+	socket := s.conn.PgConn().Conn()
+	_ = socket.SetDeadline(time.Now().Add(d))
+	return func() { _ = socket.SetDeadline(time.Time{}) }
 }
 
 // epochsKey is where a connection keeps the epochs that it learned, by scope.

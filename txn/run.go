@@ -128,14 +128,14 @@ func run(ctx context.Context, sessions sessions, req Request, body body) (db.Cla
 		InitialInterval: backoffFirst, MaxInterval: backoffMax, Multiplier: 2, RandomizationFactor: 1,
 	}
 	pause.Reset()
-	var unanswered commits
+	var unanswered commit
 	for retry := 0; ; retry++ {
 		answer, err := attempt(ctx, sessions, req, body, &unanswered)
 		if err == nil {
 			req.noteFinished()
 			return answer, nil
 		}
-		uncertain := len(unanswered) > 0
+		uncertain := unanswered.claimID.Valid
 		if !sessions.retry(err, uncertain) || retry >= req.MaxRetries {
 			return db.ClaimResult{}, given(err, uncertain)
 		}
@@ -147,19 +147,22 @@ func run(ctx context.Context, sessions sessions, req Request, body body) (db.Cla
 	}
 }
 
-// commits are this call's COMMITs that were not answered: the claims, each with the refusal that it was to store, if any.
-// Another claim of the key resolves them.
-type commits map[pgtype.UUID]*finalError
+// commit is a COMMIT of this call's that was not answered: its claim (not Valid: there is none), and the refusal that it was to
+// store, if any. Another claim of the key resolves it.
+type commit struct {
+	claimID pgtype.UUID
+	refusal *finalError
+}
 
-// resolve looks for an answer's claim among the commits: if it is there, it was this call that finished the key.
-func (c *commits) resolve(req Request, answer db.ClaimResult) (db.ClaimResult, error) {
-	refusal, ours := (*c)[answer.ClaimID]
+// resolve tells an answer that this call's own COMMIT is behind from one that somebody else is.
+func (c commit) resolve(req Request, answer db.ClaimResult) (db.ClaimResult, error) {
+	ours := c.claimID.Valid && c.claimID == answer.ClaimID
 	switch {
 	case ours && answer.Outcome == pgonce.Replay:
 		answer.Outcome = pgonce.Fresh
 		return answer, nil
-	case ours && answer.Outcome == pgonce.Failed && refusal != nil:
-		return answer, pgonce.NewFailedError(req.key(), refusal.err)
+	case ours && answer.Outcome == pgonce.Failed && c.refusal != nil:
+		return answer, pgonce.NewFailedError(req.key(), c.refusal.err)
 	}
 	return answer, decision(req, answer)
 }
@@ -174,7 +177,7 @@ func given(err error, uncertain bool) error {
 }
 
 // attempt runs the transaction once.
-func attempt(ctx context.Context, sessions sessions, req Request, body body, unanswered *commits) (db.ClaimResult, error) {
+func attempt(ctx context.Context, sessions sessions, req Request, body body, unanswered *commit) (db.ClaimResult, error) {
 	if ctx.Err() != nil { // before pgx closes a connection over it
 		return db.ClaimResult{}, context.Cause(ctx)
 	}
@@ -191,7 +194,7 @@ func attempt(ctx context.Context, sessions sessions, req Request, body body, una
 	if answer.Outcome != pgonce.Fresh {
 		return unanswered.resolve(req, answer)
 	}
-	*unanswered = nil
+	*unanswered = commit{} // it did not take effect, or the key would not be free
 	done, err := body(ctx, s)
 	var refusal *finalError
 	if errors.As(err, &refusal) {
@@ -205,7 +208,7 @@ func attempt(ctx context.Context, sessions sessions, req Request, body body, una
 }
 
 // refuse undoes what the function did and stores its refusal, in a transaction of its own.
-func refuse(ctx context.Context, s session, req Request, refusal *finalError, unanswered *commits) (db.ClaimResult, error) {
+func refuse(ctx context.Context, s session, req Request, refusal *finalError, unanswered *commit) (db.ClaimResult, error) {
 	if err := s.rollback(ctx); err != nil {
 		return db.ClaimResult{}, errors.Join(fmt.Errorf("roll back: %w", err), refusal.err)
 	}
@@ -228,10 +231,10 @@ func refuse(ctx context.Context, s session, req Request, refusal *finalError, un
 }
 
 // settle completes and commits. The work is done by now, so the end of the caller's context must not undo it.
-func settle(ctx context.Context, s session, req Request, claim db.ClaimResult, done stored, refusal *finalError, unanswered *commits) error {
+func settle(ctx context.Context, s session, req Request, claim db.ClaimResult, done stored, refusal *finalError, unanswered *commit) error {
 	err := s.settle(context.WithoutCancel(ctx), req, claim, done)
 	if _, ok := err.(*unansweredError); ok { // as the session returned it: an error of the function may wrap another's
-		*unanswered = commits{claim.ClaimID: refusal}
+		*unanswered = commit{claim.ClaimID, refusal}
 	}
 	return err
 }

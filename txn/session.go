@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgonce/pgonce"
@@ -94,8 +93,7 @@ func (s *beginnerSession) settle(ctx context.Context, req Request, claim db.Clai
 	if err == nil {
 		s.current = nil
 	}
-	if _, nested := s.db.(pgx.Tx); err != nil && !nested && conn != nil && conn.IsClosed() &&
-		pgonce.Code(err) == "" && !pgconn.SafeToRetry(err) {
+	if _, nested := s.db.(pgx.Tx); err != nil && !nested && mayHaveCommitted(conn, err) {
 		return &unansweredError{err}
 	}
 	return err
@@ -130,14 +128,14 @@ func claimIn(ctx context.Context, tx db.DBTX, req Request, deferWrite bool) (db.
 
 // settleIn settles by the SQL interface.
 func settleIn(ctx context.Context, tx db.DBTX, req Request, claim db.ClaimResult, done stored) error {
+	if req.done {
+		return nil // the claim wrote the finished row
+	}
 	params := db.CompleteParams{
 		Scope: req.Scope, Key: req.Key, ClaimID: claim.ClaimID, Attempt: claim.Attempt, Result: done.result,
 		ContentType: done.contentType, Meta: done.meta, Subject: req.Subject, Fingerprint: req.Fingerprint,
 	}
 	var err error
-	if req.done {
-		return nil // the claim wrote the finished row
-	}
 	if done.state == db.OnceClaimStateFailed {
 		err = db.New(tx).Fail(ctx, db.FailParams(params))
 	} else {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pgonce/pgonce"
@@ -117,12 +116,12 @@ func (s *sqlSession) settle(ctx context.Context, req Request, claim db.ClaimResu
 		s.current = nil
 		return nil
 	}
-	broken := false
+	unanswered := false
 	_ = s.withConn(func(conn *pgx.Conn) error {
-		broken = conn.IsClosed()
+		unanswered = mayHaveCommitted(conn, err)
 		return nil
 	})
-	if broken && pgonce.Code(err) == "" && !pgconn.SafeToRetry(err) {
+	if unanswered {
 		return &unansweredError{err}
 	}
 	return fmt.Errorf("commit %s: %w", req.key(), err)

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"github.com/jackc/pgx/v5/pgxpool"
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pgonce/pgonce/db"
 )
 
 func newCompleteCommand(e *env) *cobra.Command {
-	var claim claimFlags
-	var stored resultFlags
 	cmd := &cobra.Command{
 		Use:   "complete SCOPE KEY",
 		Short: "End a claim as done",
@@ -21,25 +20,8 @@ JSON: scope, subject, key, state (done).`,
   pgonce complete http_orders 4711 --claim-id "$id" --attempt 1 --content-type application/json --result - < answer.json`,
 		Args: cobra.ExactArgs(2),
 	}
-	claim.add(cmd)
-	stored.add(cmd)
-	cmd.RunE = e.onDatabase(func(cmd *cobra.Command, pool *pgxpool.Pool, args []string) error {
-		id, err := claim.id()
-		if err != nil {
-			return err
-		}
-		result, meta, err := stored.read(cmd)
-		if err != nil {
-			return err
-		}
-		err = db.New(pool).Complete(cmd.Context(), db.CompleteParams{
-			Scope: args[0], Key: args[1], Subject: claim.subject, ClaimID: id, Attempt: claim.attempt,
-			Result: result, ContentType: given(cmd, "content-type", &stored.contentType), Meta: meta,
-		})
-		if err != nil {
-			return err
-		}
-		return e.printSettled(args, claim.subject, "done")
+	e.settles(cmd, "done", func(ctx context.Context, q *db.Queries, p db.CompleteParams) error {
+		return q.Complete(ctx, p)
 	})
 	return cmd
 }

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"github.com/jackc/pgx/v5/pgxpool"
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/pgonce/pgonce/db"
 )
 
 func newFailCommand(e *env) *cobra.Command {
-	var claim claimFlags
-	var stored resultFlags
 	cmd := &cobra.Command{
 		Use:   "fail SCOPE KEY",
 		Short: "End a claim as failed for good",
@@ -21,25 +20,8 @@ JSON: scope, subject, key, state (failed).`,
 		Example: `  pgonce fail pay_callback evt_1 --claim-id "$id" --attempt 1 --result 'the card is declined'`,
 		Args:    cobra.ExactArgs(2),
 	}
-	claim.add(cmd)
-	stored.add(cmd)
-	cmd.RunE = e.onDatabase(func(cmd *cobra.Command, pool *pgxpool.Pool, args []string) error {
-		id, err := claim.id()
-		if err != nil {
-			return err
-		}
-		result, meta, err := stored.read(cmd)
-		if err != nil {
-			return err
-		}
-		err = db.New(pool).Fail(cmd.Context(), db.FailParams{
-			Scope: args[0], Key: args[1], Subject: claim.subject, ClaimID: id, Attempt: claim.attempt,
-			Result: result, ContentType: given(cmd, "content-type", &stored.contentType), Meta: meta,
-		})
-		if err != nil {
-			return err
-		}
-		return e.printSettled(args, claim.subject, "failed")
+	e.settles(cmd, "failed", func(ctx context.Context, q *db.Queries, p db.CompleteParams) error {
+		return q.Fail(ctx, db.FailParams(p))
 	})
 	return cmd
 }

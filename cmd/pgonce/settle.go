@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+
+	"github.com/pgonce/pgonce/db"
 )
 
 type settleOutput struct {
@@ -68,6 +72,32 @@ func (r *resultFlags) read(cmd *cobra.Command) (result []byte, meta json.RawMess
 	default:
 		return []byte(r.result), meta, nil
 	}
+}
+
+// settles makes cmd end a claim with a result: complete and fail differ in what they call.
+func (e *env) settles(cmd *cobra.Command, state string, settle func(context.Context, *db.Queries, db.CompleteParams) error) {
+	var claim claimFlags
+	var stored resultFlags
+	claim.add(cmd)
+	stored.add(cmd)
+	cmd.RunE = e.onDatabase(func(cmd *cobra.Command, pool *pgxpool.Pool, args []string) error {
+		id, err := claim.id()
+		if err != nil {
+			return err
+		}
+		result, meta, err := stored.read(cmd)
+		if err != nil {
+			return err
+		}
+		err = settle(cmd.Context(), db.New(pool), db.CompleteParams{
+			Scope: args[0], Key: args[1], Subject: claim.subject, ClaimID: id, Attempt: claim.attempt,
+			Result: result, ContentType: given(cmd, "content-type", &stored.contentType), Meta: meta,
+		})
+		if err != nil {
+			return err
+		}
+		return e.printSettled(args, claim.subject, state)
+	})
 }
 
 func (e *env) printSettled(args []string, subject, state string) error {

@@ -44,7 +44,7 @@ SET jit = off
 AS $body$
 DECLARE
     v_lock CONSTANT bigint := hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed})));
-    v_id uuid := p_claim_id;
+    v_id uuid;
     v_row once.claim_template;
     v_deferred text;
     v_state once.claim_state := 'in_progress';
@@ -59,11 +59,8 @@ BEGIN
         END IF;
         -- Held by another: a finished row is answered without waiting, so that duplicates of a hot key do not queue.
         SELECT * INTO v_row FROM ({rows}) AS r;
-        IF v_row.state IN ('done', 'failed', 'parked') THEN
+        IF v_row.state IN ('done', 'failed', 'parked') OR p_fingerprint <> v_row.fingerprint THEN
             {replay}
-            RETURN once._answer(v_row, p_fingerprint);
-        END IF;
-        IF p_fingerprint <> v_row.fingerprint THEN
             RETURN once._answer(v_row, p_fingerprint);
         END IF;
         IF NOT once._wait_for_lock(v_lock, p_wait) THEN
@@ -76,6 +73,7 @@ BEGIN
     IF v_lock IS NULL OR pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
         RETURN NULL;
     END IF;
+    v_id := coalesce(p_claim_id, gen_random_uuid());
     IF p_done THEN
         v_state := 'done';
         v_finished_at := clock_timestamp();
@@ -91,25 +89,16 @@ BEGIN
             IF strpos(v_deferred, ';' || v_lock || '=') > 0 THEN
                 PERFORM once._raise_nested(p_key);
             END IF;
-            IF v_id IS NULL THEN
-                v_id := gen_random_uuid();
-            END IF;
             PERFORM set_config('once.deferred', concat(v_deferred, ';', v_lock, '=', v_id, ';'), true);
             RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
         END IF;
-        v_id := coalesce(v_id, gen_random_uuid());
-        INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-        SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
-         WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
-            ON CONFLICT DO NOTHING;
     ELSE
-        v_id := coalesce(v_id, gen_random_uuid());{tombstones}
-        INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-        SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
-         WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
-            ON CONFLICT DO NOTHING;
+        NULL;{tombstones}
     END IF;
-
+    INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
+    SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
+     WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
+        ON CONFLICT DO NOTHING;
     IF FOUND THEN
         IF strpos(current_setting('once.deferred', true), ';' || v_lock || '=') > 0 THEN
             PERFORM once._raise_nested(p_key);
