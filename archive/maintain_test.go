@@ -234,7 +234,7 @@ func TestMaintainDetachesConcurrently(t *testing.T) {
 		var pending bool
 		err := pool.QueryRow(t.Context(), "SELECT coalesce(bool_or(inhdetachpending), false) FROM pg_inherits").Scan(&pending)
 		return err == nil && pending
-	}, 5*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 	readParent(t, begin(t, pool)) // neither queues behind the detaching nor holds it up
 	require.NoError(t, reader.Commit(t.Context()))
 

@@ -116,6 +116,14 @@ const (
 	backoffMax   = 500 * time.Millisecond
 )
 
+func newBackOff() *backoff.ExponentialBackOff {
+	pause := &backoff.ExponentialBackOff{
+		InitialInterval: backoffFirst, MaxInterval: backoffMax, Multiplier: 2, RandomizationFactor: 1,
+	}
+	pause.Reset()
+	return pause
+}
+
 // body is the caller's part of a transaction.
 type body func(ctx context.Context, s session) (stored, error)
 
@@ -124,10 +132,7 @@ func run(ctx context.Context, sessions sessions, req Request, body body) (db.Cla
 	if err := req.validate(); err != nil {
 		return db.ClaimResult{}, err
 	}
-	pause := backoff.ExponentialBackOff{
-		InitialInterval: backoffFirst, MaxInterval: backoffMax, Multiplier: 2, RandomizationFactor: 1,
-	}
-	pause.Reset()
+	pause := newBackOff()
 	var unanswered commit
 	for retry := 0; ; retry++ {
 		answer, err := attempt(ctx, sessions, req, body, &unanswered)

@@ -17,9 +17,8 @@ func TestAStrictClaimDoesNotWait(t *testing.T) {
 		holder, other := b.begin(pgx.ReadCommitted), b.begin(level)
 		require.Equal(t, "fresh", claim(t, holder, "k", "").Outcome)
 		for _, wait := range []string{"0", "-1 second"} {
-			began := time.Now()
+			// Did it wait, it would wait for ever: the holder ends with the test.
 			require.Equal(t, "in_progress", claim(t, other, "k", ", p_wait => '"+wait+"'").Outcome)
-			require.Less(t, time.Since(began), 150*time.Millisecond)
 		}
 		require.Equal(t, time.Second, get[time.Duration](t, other, "SELECT retry_after FROM once.claim('s', 'k', p_wait => '0')"))
 		requireOutcome(t, other, "fresh", "l")
@@ -36,7 +35,6 @@ func TestABoundedWait(t *testing.T) {
 	began := time.Now()
 	require.Equal(t, "in_progress", claim(t, other, "k", ", p_wait => '200 ms'").Outcome)
 	require.GreaterOrEqual(t, time.Since(began), 200*time.Millisecond)
-	require.Less(t, time.Since(began), 2*time.Second)
 	require.Equal(t, "1min", get[string](t, other, "SHOW lock_timeout"))
 
 	// The wait succeeds when the holder ends in time.
@@ -76,7 +74,6 @@ func TestTheCallersLockTimeout(t *testing.T) {
 				began := time.Now()
 				require.Equal(t, "in_progress", claim(t, conn, "k", ", p_wait => "+wait).Outcome)
 				require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
-				require.Less(t, time.Since(began), 5*time.Second)
 				require.Equal(t, "100ms", get[string](t, conn, "SHOW lock_timeout"))
 				finish(t, conn, "l")
 				exec(t, conn, "COMMIT")
