@@ -138,7 +138,7 @@ func (q *Queries) Fail(ctx context.Context, arg FailParams) error {
 }
 
 const lookup = `-- name: Lookup :one
-SELECT state, generation, claim_id, attempt, fingerprint, result, content_type, meta, omitted_bytes, claimed_at, finished_at, lease_until FROM once.lookup($1::text, $2::text, $3::text)
+SELECT state, generation, claim_id, attempt, fingerprint, result, content_type, meta, omitted_bytes, claimed_at, finished_at, lease_until, checkpoints, note FROM once.lookup($1::text, $2::text, $3::text)
 `
 
 type LookupParams struct {
@@ -164,6 +164,8 @@ func (q *Queries) Lookup(ctx context.Context, arg LookupParams) (LookupResult, e
 		&i.ClaimedAt,
 		&i.FinishedAt,
 		&i.LeaseUntil,
+		&i.Checkpoints,
+		&i.Note,
 	)
 	return i, err
 }

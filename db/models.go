@@ -91,4 +91,6 @@ type LookupResult struct {
 	ClaimedAt    time.Time
 	FinishedAt   *time.Time
 	LeaseUntil   *time.Time
+	Checkpoints  json.RawMessage
+	Note         *string
 }

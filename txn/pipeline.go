@@ -272,7 +272,7 @@ func lookupSQL(scope string, epoch int64) string {
 
 func claimSQL(scope string, epoch int64) string {
 	return "select outcome, attempt, claim_id, retry_after, result, content_type, meta, omitted_bytes, finished_at from once_data." +
-		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean, $6::boolean, $7::uuid)"
+		pgx.Identifier{fmt.Sprintf("%s_claim_e%d", scope, epoch)}.Sanitize() + "($1::text, $2::text, $3::bytea, $4::interval, $5::boolean, $6::boolean, $7::uuid, null)"
 }
 
 // newClaimID returns a random UUID. The server would make one too, at a tenth of the cost of a claim.

@@ -50,7 +50,7 @@ func TestRepair(t *testing.T) {
 		"fence ahead":       {[]string{"SELECT setval('once_data.s_fence', 8)"}, 9},
 		"fence behind":      {[]string{"SELECT setval('once_data.s_fence', 1)"}, 3},
 		"fence never set":   {[]string{"ALTER SEQUENCE once_data.s_fence RESTART"}, 3},
-		"functions dropped": {[]string{"DROP FUNCTION once_data.s_claim_e3, once_data.s_settle_e3, once_data.s_lookup_e3"}, 4},
+		"functions dropped": {[]string{"DROP FUNCTION once_data.s_claim_e3, once_data.s_settle_e3, once_data.s_lookup_e3, once_data.s_takeover_e3, once_data.s_renew_e3"}, 4},
 		"sequences never set, as by logical replication": {[]string{
 			"ALTER SEQUENCE once_data.s_fence RESTART", "ALTER SEQUENCE once_data.s_seed RESTART"}, 3},
 		"fence ahead, catalogue lost": {[]string{

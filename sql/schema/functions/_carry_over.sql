@@ -28,18 +28,20 @@ BEGIN
         -- Read again, under the lock.
         EXECUTE format(
             'INSERT INTO %s (claimed_at, finished_at, lease_until, omitted_bytes, claim_id, generation, attempt, state,
-                             subject, key, fingerprint, result, content_type, meta)
+                             subject, key, fingerprint, result, content_type, meta, checkpoints, note)
              SELECT claimed_at, finished_at, lease_until, omitted_bytes, claim_id, %s, attempt,
                     CASE WHEN state = ''in_progress'' AND coalesce(lease_until <= clock_timestamp(), true)
                          THEN ''parked'' ELSE state END::once.claim_state,
-                    subject, key, fingerprint, result, content_type, meta
+                    subject, key, fingerprint, result, content_type, meta, checkpoints,
+                    CASE WHEN state = ''in_progress'' AND coalesce(lease_until <= clock_timestamp(), true)
+                         THEN ''unfinished when its generation expired'' ELSE note END
                FROM %s WHERE subject = $1 AND key = $2 AND %s AND pg_sequence_last_value(%L::regclass) = %s
                  ON CONFLICT DO NOTHING',
             once._leaf(p_scope.name, v_open), v_open, v_leaf, v_outlives, v_fence, v_epoch)
         USING v_row.subject, v_row.key;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         IF v_count = 1 THEN
-            EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL WHERE subject = $1 AND key = $2', v_leaf)
+            EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL, checkpoints = NULL WHERE subject = $1 AND key = $2', v_leaf)
               USING v_row.subject, v_row.key;
             carried := carried + 1;
         ELSE

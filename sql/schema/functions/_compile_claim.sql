@@ -33,7 +33,7 @@ BEGIN
 
     v_text := $template$
 CREATE FUNCTION once_data.{claim}(
-    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_done boolean, p_claim_id uuid
+    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_done boolean, p_claim_id uuid, p_lease interval
 )
 RETURNS once.claim_result
 LANGUAGE plpgsql
@@ -95,8 +95,8 @@ BEGIN
     ELSE
         NULL;{tombstones}
     END IF;
-    INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-    SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
+    INSERT INTO {open} (claimed_at, finished_at, lease_until, claim_id, generation, attempt, state, subject, key, fingerprint)
+    SELECT clock_timestamp(), v_finished_at, clock_timestamp() + p_lease, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
      WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
         ON CONFLICT DO NOTHING;
     IF FOUND THEN

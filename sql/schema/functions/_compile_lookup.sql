@@ -24,7 +24,7 @@ BEGIN
     END IF;
     RETURN QUERY
         SELECT r.state, r.generation, r.claim_id, r.attempt, r.fingerprint, r.result, r.content_type, r.meta,
-               r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until
+               r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until, r.checkpoints, r.note
           FROM ({rows}) AS r;
 END
 $body$

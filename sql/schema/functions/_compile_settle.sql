@@ -18,7 +18,7 @@ BEGIN
            AND state IN ('in_progress', 'parked') AND pg_sequence_last_value({fence}) = {epoch};
     ELSE
         UPDATE once_data.%1$I
-           SET state = p_state, finished_at = clock_timestamp(), lease_until = NULL,
+           SET state = p_state, finished_at = clock_timestamp(), lease_until = NULL, checkpoints = NULL, note = NULL,
                result = v_result, content_type = p_content_type, meta = p_meta, omitted_bytes = v_omitted
          WHERE subject = p_subject AND key = p_key AND claim_id = p_claim_id AND attempt = p_attempt
            AND state IN ('in_progress', 'parked') AND pg_sequence_last_value({fence}) = {epoch};

@@ -9,7 +9,8 @@ BEGIN
         SELECT p.oid::regprocedure
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once_data'::regnamespace
-           AND p.proname IN (p_scope || '_claim_e' || p_epoch, p_scope || '_settle_e' || p_epoch, p_scope || '_lookup_e' || p_epoch);
+           AND p.proname IN (SELECT p_scope || '_' || f.name || '_e' || p_epoch
+                               FROM unnest('{claim,settle,lookup,takeover,renew}'::text[]) AS f(name));
 END
 $$;
 

@@ -9,8 +9,8 @@ BEGIN
         SELECT p.oid::regprocedure
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once'::regnamespace
-           AND p.proname IN ('claim', 'claim_many', 'complete', 'fail', 'release', 'lookup', 'current_epoch',
-                             '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+           AND p.proname IN ('claim', 'claim_many', 'claim_leased', 'heartbeat', 'checkpoint', 'abandon', 'complete', 'fail', 'release',
+                             'lookup', 'current_epoch', '_lease', '_renew', '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
 END
 $$;
 

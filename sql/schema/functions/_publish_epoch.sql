@@ -16,6 +16,8 @@ BEGIN
     EXECUTE once._compile_claim(v_scope, v_epoch, p_generation, p_sealed, p_scope_id);
     EXECUTE once._compile_settle(v_scope, v_epoch, p_generation, p_sealed);
     EXECUTE once._compile_lookup(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_takeover(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_renew(v_scope, v_epoch, p_generation, p_sealed);
     PERFORM once._grant_epoch(p_scope_id, v_scope, v_epoch);
 
     INSERT INTO once.epoch (scope_id, epoch, generation, sealed)

@@ -16,7 +16,7 @@ DECLARE
     v_result once.claim_result;
 BEGIN
     FOR i IN 1..100 LOOP
-        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, $6, NULL)',
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, $6, NULL, NULL)',
                        p_scope || '_claim_e' || once._route(p_scope, p_subject, p_key))
            INTO v_result
           USING p_subject, p_key, p_fingerprint, p_wait, coalesce(p_defer, false), coalesce(p_done, false);

@@ -47,7 +47,7 @@ BEGIN
                        FROM unnest($3) AS t(position)
                       ORDER BY ($1)[t.position] COLLATE "C", t.position
                      OFFSET 0) AS k
-              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, false, NULL) AS c',
+              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, false, NULL, NULL) AS c',
             p_scope || '_claim_e' || once._route(p_scope, p_subject, '-'))
             USING p_keys, p_fingerprints, v_todo, p_subject, p_wait
         LOOP

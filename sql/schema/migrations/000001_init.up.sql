@@ -91,7 +91,9 @@ CREATE TABLE once.claim_template (
     fingerprint   bytea,
     result        bytea,
     content_type  text,
-    meta          jsonb
+    meta          jsonb,
+    checkpoints   jsonb,
+    note          text
 );
 
 COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
@@ -103,6 +105,8 @@ COMMENT ON COLUMN once.claim_template.claim_id IS 'identity of this claim, never
 COMMENT ON COLUMN once.claim_template.attempt IS 'fencing number, grows at every takeover';
 COMMENT ON COLUMN once.claim_template.fingerprint IS 'digest of the request; NULL: not compared';
 COMMENT ON COLUMN once.claim_template.result IS 'the stored result, given back to every duplicate';
+COMMENT ON COLUMN once.claim_template.checkpoints IS 'results of the named steps that a leased claim has behind it';
+COMMENT ON COLUMN once.claim_template.note IS 'why the claim was abandoned or parked';
 COMMENT ON COLUMN once.claim_template.meta IS 'small metadata of the result: status, headers';
 
 -- tables/epoch.sql
@@ -229,7 +233,9 @@ SELECT NULL::once.claim_state AS state,
        NULL::bigint           AS omitted_bytes,
        NULL::timestamptz      AS claimed_at,
        NULL::timestamptz      AS finished_at,
-       NULL::timestamptz      AS lease_until
+       NULL::timestamptz      AS lease_until,
+       NULL::jsonb            AS checkpoints,
+       NULL::text             AS note
  WHERE false;
 
 COMMENT ON VIEW once.lookup_result IS 'row shape of a look-up; always empty';
@@ -311,18 +317,20 @@ BEGIN
         -- Read again, under the lock.
         EXECUTE format(
             'INSERT INTO %s (claimed_at, finished_at, lease_until, omitted_bytes, claim_id, generation, attempt, state,
-                             subject, key, fingerprint, result, content_type, meta)
+                             subject, key, fingerprint, result, content_type, meta, checkpoints, note)
              SELECT claimed_at, finished_at, lease_until, omitted_bytes, claim_id, %s, attempt,
                     CASE WHEN state = ''in_progress'' AND coalesce(lease_until <= clock_timestamp(), true)
                          THEN ''parked'' ELSE state END::once.claim_state,
-                    subject, key, fingerprint, result, content_type, meta
+                    subject, key, fingerprint, result, content_type, meta, checkpoints,
+                    CASE WHEN state = ''in_progress'' AND coalesce(lease_until <= clock_timestamp(), true)
+                         THEN ''unfinished when its generation expired'' ELSE note END
                FROM %s WHERE subject = $1 AND key = $2 AND %s AND pg_sequence_last_value(%L::regclass) = %s
                  ON CONFLICT DO NOTHING',
             once._leaf(p_scope.name, v_open), v_open, v_leaf, v_outlives, v_fence, v_epoch)
         USING v_row.subject, v_row.key;
         GET DIAGNOSTICS v_count = ROW_COUNT;
         IF v_count = 1 THEN
-            EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL WHERE subject = $1 AND key = $2', v_leaf)
+            EXECUTE format('UPDATE %s SET state = ''tombstone'', result = NULL, meta = NULL, checkpoints = NULL WHERE subject = $1 AND key = $2', v_leaf)
               USING v_row.subject, v_row.key;
             carried := carried + 1;
         ELSE
@@ -488,7 +496,7 @@ BEGIN
 
     v_text := $template$
 CREATE FUNCTION once_data.{claim}(
-    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_done boolean, p_claim_id uuid
+    p_subject text, p_key text, p_fingerprint bytea, p_wait interval, p_defer boolean, p_done boolean, p_claim_id uuid, p_lease interval
 )
 RETURNS once.claim_result
 LANGUAGE plpgsql
@@ -550,8 +558,8 @@ BEGIN
     ELSE
         NULL;{tombstones}
     END IF;
-    INSERT INTO {open} (claimed_at, finished_at, claim_id, generation, attempt, state, subject, key, fingerprint)
-    SELECT clock_timestamp(), v_finished_at, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
+    INSERT INTO {open} (claimed_at, finished_at, lease_until, claim_id, generation, attempt, state, subject, key, fingerprint)
+    SELECT clock_timestamp(), v_finished_at, clock_timestamp() + p_lease, v_id, {generation}, 1, v_state, p_subject, p_key, p_fingerprint
      WHERE pg_sequence_last_value({fence}) = {epoch} AND {unknown}
         ON CONFLICT DO NOTHING;
     IF FOUND THEN
@@ -610,7 +618,7 @@ BEGIN
     END IF;
     RETURN QUERY
         SELECT r.state, r.generation, r.claim_id, r.attempt, r.fingerprint, r.result, r.content_type, r.meta,
-               r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until
+               r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until, r.checkpoints, r.note
           FROM ({rows}) AS r;
 END
 $body$
@@ -619,6 +627,61 @@ END
 $$;
 
 COMMENT ON FUNCTION once._compile_lookup(text, bigint, integer, integer[]) IS 'text of an epoch''s lookup function';
+
+-- functions/_compile_renew.sql
+-- Text of CREATE FUNCTION once_data.<scope>_renew_e<E>: extends the lease of a claim, or ends it (p_lease NULL), and stores a step's
+-- result. True: done. False: the claim is not (or no longer) there. NULL: the epoch is over, route again.
+CREATE FUNCTION once._compile_renew(p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_leaf integer;
+    v_steps text := '';
+BEGIN
+    FOREACH v_leaf IN ARRAY p_generation || p_sealed LOOP
+        v_steps := v_steps || format($t$
+    -- Of two results of one step the first stays.
+    UPDATE once_data.%1$I
+       SET state = CASE WHEN v_park THEN 'parked' ELSE state END::once.claim_state,
+           lease_until = CASE WHEN v_park THEN NULL ELSE clock_timestamp() + coalesce(p_lease, interval '0') END,
+           checkpoints = CASE WHEN p_checkpoint IS NULL THEN checkpoints ELSE p_checkpoint || coalesce(checkpoints, '{}') END,
+           note = coalesce(p_note, note)
+     WHERE subject = p_subject AND key = p_key AND claim_id = p_claim_id AND attempt = p_attempt
+       AND state = 'in_progress' AND lease_until IS NOT NULL AND pg_sequence_last_value({fence}) = {epoch};
+    IF FOUND THEN
+        RETURN true;
+    END IF;$t$, p_scope || '_g' || v_leaf);
+    END LOOP;
+
+    RETURN once._fill(replace($template$
+CREATE FUNCTION once_data.{renew}(
+    p_subject text, p_key text, p_claim_id uuid, p_attempt integer, p_lease interval, p_checkpoint jsonb, p_note text
+)
+RETURNS boolean
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    v_park boolean := false;
+BEGIN
+    IF p_lease IS NULL THEN
+        SELECT s.on_expiry = 'park' OR p_attempt >= s.max_attempts INTO STRICT v_park FROM once.scope AS s WHERE s.name = {scope};
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed}))));
+    {steps}
+    RETURN CASE WHEN pg_sequence_last_value({fence}) = {epoch} THEN false END;
+END
+$body$
+$template$, '{steps}', v_steps), p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_renew(text, bigint, integer, integer[]) IS 'text of an epoch''s renew function';
 
 -- functions/_compile_settle.sql
 -- Text of CREATE FUNCTION once_data.<scope>_settle_e<E>: ends a claim as done or failed, or gives it back (p_state NULL).
@@ -641,7 +704,7 @@ BEGIN
            AND state IN ('in_progress', 'parked') AND pg_sequence_last_value({fence}) = {epoch};
     ELSE
         UPDATE once_data.%1$I
-           SET state = p_state, finished_at = clock_timestamp(), lease_until = NULL,
+           SET state = p_state, finished_at = clock_timestamp(), lease_until = NULL, checkpoints = NULL, note = NULL,
                result = v_result, content_type = p_content_type, meta = p_meta, omitted_bytes = v_omitted
          WHERE subject = p_subject AND key = p_key AND claim_id = p_claim_id AND attempt = p_attempt
            AND state IN ('in_progress', 'parked') AND pg_sequence_last_value({fence}) = {epoch};
@@ -718,6 +781,84 @@ $$;
 
 COMMENT ON FUNCTION once._compile_settle(text, bigint, integer, integer[]) IS 'text of an epoch''s settle function';
 
+-- functions/_compile_takeover.sql
+-- Text of CREATE FUNCTION once_data.<scope>_takeover_e<E>: what becomes of a claim whose lease is over when somebody asks for its
+-- key. By the scope's policy the asker takes it over, or it is parked. A NULL outcome says that the epoch is over: route again.
+CREATE FUNCTION once._compile_takeover(p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_leaf integer;
+    v_steps text := '';
+BEGIN
+    FOREACH v_leaf IN ARRAY p_generation || p_sealed LOOP
+        v_steps := v_steps || format($t$
+    WHEN %2$s THEN
+        UPDATE once_data.%1$I
+           SET state = v_new.state, claim_id = v_new.claim_id, attempt = v_new.attempt, claimed_at = v_new.claimed_at,
+               lease_until = v_new.lease_until, note = v_new.note
+         WHERE subject = p_subject AND key = p_key AND claim_id = v_row.claim_id AND attempt = v_row.attempt
+           AND state = 'in_progress' AND lease_until <= clock_timestamp() AND pg_sequence_last_value({fence}) = {epoch};$t$,
+            p_scope || '_g' || v_leaf, v_leaf);
+    END LOOP;
+
+    RETURN once._fill(replace($template$
+CREATE FUNCTION once_data.{takeover}(p_subject text, p_key text, p_fingerprint bytea, p_lease interval)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    v_scope once.scope;
+    v_row once.claim_template;
+    v_new once.claim_template;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed}))));
+    IF pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO v_row FROM ({rows}) AS r;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF v_row.state <> 'in_progress' OR p_fingerprint <> v_row.fingerprint OR (v_row.lease_until <= clock_timestamp()) IS NOT TRUE THEN
+        RETURN once._answer(v_row, p_fingerprint);
+    END IF;
+
+    SELECT * INTO STRICT v_scope FROM once.scope AS s WHERE s.name = {scope};
+    v_new := v_row;
+    IF v_scope.on_expiry = 'park' OR v_row.attempt >= v_scope.max_attempts THEN
+        v_new.state := 'parked';
+        v_new.lease_until := NULL;
+        v_new.note := coalesce(v_row.note, format('the lease of attempt %s ran out', v_row.attempt));
+    ELSE
+        -- A claim id is never used again: the number alone comes back when a transaction that took over is rolled back.
+        v_new.claim_id := gen_random_uuid();
+        v_new.attempt := v_row.attempt + 1;
+        v_new.claimed_at := clock_timestamp();
+        v_new.lease_until := clock_timestamp() + p_lease;
+    END IF;
+    CASE v_row.generation{steps}
+    END CASE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF v_new.state = 'parked' THEN
+        RETURN once._answer(v_new, p_fingerprint);
+    END IF;
+    RETURN ROW('fresh'::once.outcome, v_new.attempt, v_new.claim_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+END
+$body$
+$template$, '{steps}', v_steps), p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_takeover(text, bigint, integer, integer[]) IS 'text of an epoch''s takeover function';
+
 -- functions/_create_generation.sql
 -- Creates and attaches the table of a generation. Always a fresh table: truncating or recycling one is not safe for older snapshots.
 -- ATTACH, not PARTITION OF, which would take ACCESS EXCLUSIVE on the parent.
@@ -758,7 +899,8 @@ BEGIN
         SELECT p.oid::regprocedure
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once_data'::regnamespace
-           AND p.proname IN (p_scope || '_claim_e' || p_epoch, p_scope || '_settle_e' || p_epoch, p_scope || '_lookup_e' || p_epoch);
+           AND p.proname IN (SELECT p_scope || '_' || f.name || '_e' || p_epoch
+                               FROM unnest('{claim,settle,lookup,takeover,renew}'::text[]) AS f(name));
 END
 $$;
 
@@ -794,7 +936,7 @@ $$;
 COMMENT ON FUNCTION once._fence(text) IS 'the sequence whose value is the scope''s current epoch';
 
 -- functions/_fill.sql
--- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} the epoch's functions, {fence} {seed} the
+-- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} {takeover} {renew} the epoch's functions, {fence} {seed} the
 -- scope's sequences, {open} the open leaf, {rows} a query for the key's row in any live leaf, {unknown} the condition that no
 -- sealed leaf has the key.
 CREATE FUNCTION once._fill(p_template text, p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
@@ -821,6 +963,8 @@ BEGIN
     v_text := replace(v_text, '{claim}', quote_ident(p_scope || '_claim_e' || p_epoch));
     v_text := replace(v_text, '{settle}', quote_ident(p_scope || '_settle_e' || p_epoch));
     v_text := replace(v_text, '{lookup}', quote_ident(p_scope || '_lookup_e' || p_epoch));
+    v_text := replace(v_text, '{takeover}', quote_ident(p_scope || '_takeover_e' || p_epoch));
+    v_text := replace(v_text, '{renew}', quote_ident(p_scope || '_renew_e' || p_epoch));
     v_text := replace(v_text, '{fence}', quote_literal('once_data.' || quote_ident(p_scope || '_fence')) || '::regclass');
     v_text := replace(v_text, '{seed}', quote_literal('once_data.' || quote_ident(p_scope || '_seed')) || '::regclass');
     v_text := replace(v_text, '{scope}', quote_literal(p_scope));
@@ -895,8 +1039,8 @@ BEGIN
         SELECT p.oid::regprocedure
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once'::regnamespace
-           AND p.proname IN ('claim', 'claim_many', 'complete', 'fail', 'release', 'lookup', 'current_epoch',
-                             '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+           AND p.proname IN ('claim', 'claim_many', 'claim_leased', 'heartbeat', 'checkpoint', 'abandon', 'complete', 'fail', 'release',
+                             'lookup', 'current_epoch', '_lease', '_renew', '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
 END
 $$;
 
@@ -915,6 +1059,27 @@ END
 $$;
 
 COMMENT ON FUNCTION once._leaf(text, integer) IS 'the table of a generation; NULL if it is not there';
+
+-- functions/_lease.sql
+-- The length of a lease: what the caller asks for, or the scope's.
+CREATE FUNCTION once._lease(p_scope text, p_lease interval)
+RETURNS interval
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_lease <= interval '0' OR p_lease > interval '1 year' THEN
+        RAISE EXCEPTION 'lease must be positive and at most a year, not %', p_lease
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'A claim without time left would be taken over at once, by everybody.',
+                  HINT = 'Leave it out for the scope''s lease, or call once.abandon to end a lease.';
+    END IF;
+    RETURN coalesce(p_lease, (SELECT s.lease FROM once.scope AS s WHERE s.name = p_scope));
+END
+$$;
+
+COMMENT ON FUNCTION once._lease(text, interval) IS 'the length of a lease: what the caller asks for, or the scope''s';
 
 -- functions/_lock_scope.sql
 -- Locks a scope's row and returns it. Raises ON001.
@@ -1026,6 +1191,8 @@ BEGIN
     EXECUTE once._compile_claim(v_scope, v_epoch, p_generation, p_sealed, p_scope_id);
     EXECUTE once._compile_settle(v_scope, v_epoch, p_generation, p_sealed);
     EXECUTE once._compile_lookup(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_takeover(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_renew(v_scope, v_epoch, p_generation, p_sealed);
     PERFORM once._grant_epoch(p_scope_id, v_scope, v_epoch);
 
     INSERT INTO once.epoch (scope_id, epoch, generation, sealed)
@@ -1088,6 +1255,44 @@ END
 $$;
 
 COMMENT ON FUNCTION once._raise_nested(text) IS 'raises ON009: a transaction claims its own deferred key again';
+
+-- functions/_renew.sql
+-- The common part of heartbeat, checkpoint and abandon. Renews the lease, or ends it (p_lease NULL), or raises.
+CREATE FUNCTION once._renew(
+    p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_lease interval, p_checkpoint jsonb, p_note text, p_subject text
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_epoch bigint;
+    v_renewed boolean;
+BEGIN
+    IF p_claim_id IS NULL OR p_attempt IS NULL THEN
+        RAISE EXCEPTION 'claim_id and attempt must not be NULL'
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'Together they name one claim of the key.',
+                  HINT = 'Pass both as the fresh claim returned them.';
+    END IF;
+    FOR i IN 1..100 LOOP
+        v_epoch := once._route(p_scope, p_subject, p_key);
+        EXECUTE format('SELECT once_data.%I($1, $2, $3, $4, $5, $6, $7)', p_scope || '_renew_e' || v_epoch)
+           INTO v_renewed
+          USING p_subject, p_key, p_claim_id, p_attempt, p_lease, p_checkpoint, p_note;
+        IF v_renewed THEN
+            RETURN;
+        END IF;
+        EXIT WHEN v_renewed IS NOT NULL;
+    END LOOP;
+    IF v_renewed IS NULL THEN
+        PERFORM once._raise_again(p_scope);
+    END IF;
+    PERFORM once._raise_lost(p_key, p_attempt);
+END
+$$;
+
+COMMENT ON FUNCTION once._renew(text, text, uuid, integer, interval, jsonb, text, text) IS 'the common part of heartbeat, checkpoint and abandon';
 
 -- functions/_role.sql
 -- A role by its name. Raises ON004.
@@ -1395,7 +1600,7 @@ BEGIN
     END IF;
     IF v_missing IS NULL AND v_unknown IS NULL AND v_newest.epoch IS NOT NULL
        AND coalesce(v_fence, 0) <= v_newest.epoch
-       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 3 THEN
+       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 5 THEN
         IF v_behind THEN
             RETURN NEXT once._event(p_scope.name, 'repair', NULL, 'done',
                 format('fence %s was behind epoch %s, which was current before', coalesce(v_fence::text, 'NULL'), v_newest.epoch));
@@ -1688,6 +1893,25 @@ $$;
 
 COMMENT ON FUNCTION once._writers(regclass, text[]) IS 'the transactions that may be writing to a table';
 
+-- functions/abandon.sql
+-- Ends the lease of a claim early: its outcome is unknown.
+CREATE FUNCTION once.abandon(
+    p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_reason text, p_subject text DEFAULT ''
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM once._renew(p_scope, p_key, p_claim_id, p_attempt, NULL, NULL, left(p_reason, 1000), p_subject);
+END
+$$;
+
+COMMENT ON FUNCTION once.abandon(text, text, uuid, integer, text, text) IS
+'Ends a leased claim whose work failed with an unknown outcome, as the end of its lease would: the next claim_leased takes it over, or it is parked, as
+the scope''s on_expiry and max_attempts say. p_reason is kept with the claim (at most 1,000 characters). Work that certainly had no effect is released instead.
+Raises ON007 if the claim is not the current one, ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
+
 -- functions/alter_scope.sql
 -- Changes the policy of a scope, at once.
 CREATE FUNCTION once.alter_scope(
@@ -1734,6 +1958,38 @@ COMMENT ON FUNCTION once.alter_scope(text, interval, interval, integer, interval
 p_rotate_rows: 0 turns rotation by rows off. A shorter window forgets keys earlier. Whether a subject is required cannot be changed.
 Raises ON001, ON004. The owner of pgonce may call it, and whoever is granted it.';
 
+-- functions/checkpoint.sql
+-- Stores the result of a named step of a leased claim, and extends its lease.
+CREATE FUNCTION once.checkpoint(
+    p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_step text, p_value jsonb,
+    p_subject text DEFAULT '', p_lease interval DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF p_step IS NULL OR octet_length(p_step) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'a step needs a name of 1 to 255 bytes'
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'Under it a later attempt finds the result.',
+                  HINT = 'Name what the step does, the same in every attempt: charge, ship.';
+    ELSIF octet_length(p_value::text) > 65536 THEN
+        RAISE EXCEPTION 'the result of step "%" is too large: % bytes', p_step, octet_length(p_value::text)
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'At most 65536 bytes of JSON a step: it is written again with every heartbeat.',
+                  HINT = 'Store a reference to what is large.';
+    END IF;
+    PERFORM once._renew(p_scope, p_key, p_claim_id, p_attempt, once._lease(p_scope, p_lease),
+                        jsonb_build_object(p_step, coalesce(p_value, 'null')), NULL, p_subject);
+END
+$$;
+
+COMMENT ON FUNCTION once.checkpoint(text, text, uuid, integer, text, jsonb, text, interval) IS
+'Stores the result of a named step of a leased claim, at most 64 KiB of JSON, for later attempts to skip the step (once.lookup returns them all as
+checkpoints); of two results of one step the first stays. Extends the lease like once.heartbeat, and raises what it raises.
+The results are gone when the claim is completed or failed.';
+
 -- functions/claim.sql
 -- Takes a key. Exactly one claim of a key wins inside the scope's window, at every isolation level.
 CREATE FUNCTION once.claim(
@@ -1753,7 +2009,7 @@ DECLARE
     v_result once.claim_result;
 BEGIN
     FOR i IN 1..100 LOOP
-        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, $6, NULL)',
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, $5, $6, NULL, NULL)',
                        p_scope || '_claim_e' || once._route(p_scope, p_subject, p_key))
            INTO v_result
           USING p_subject, p_key, p_fingerprint, p_wait, coalesce(p_defer, false), coalesce(p_done, false);
@@ -1774,6 +2030,50 @@ must not RESET ALL before.
 p_done: the row is written finished, without a result, for work in this same transaction: nothing is left to complete.
 Outcomes: fresh, replay, in_progress, mismatch, failed, parked.
 Locks: the key, by a transaction-level advisory lock. Raises ON001, ON002, ON003, ON008, ON009, ON010; 40001 above READ COMMITTED.';
+
+-- functions/claim_leased.sql
+-- Takes a key for work that leaves the database: the claim is committed first, and counts for as long as its lease is renewed.
+CREATE FUNCTION once.claim_leased(
+    p_scope text,
+    p_key text,
+    p_fingerprint bytea DEFAULT NULL,
+    p_subject text DEFAULT '',
+    p_wait interval DEFAULT NULL,
+    p_lease interval DEFAULT NULL
+)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_lease interval;
+    v_epoch bigint;
+    v_result once.claim_result;
+BEGIN
+    FOR i IN 1..100 LOOP
+        v_epoch := once._route(p_scope, p_subject, p_key);
+        v_lease := coalesce(v_lease, once._lease(p_scope, p_lease));
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4, false, false, NULL, $5)', p_scope || '_claim_e' || v_epoch)
+           INTO v_result USING p_subject, p_key, p_fingerprint, p_wait, v_lease;
+        IF v_result.outcome = 'in_progress' AND v_result.retry_after <= interval '0' THEN
+            EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, $4)', p_scope || '_takeover_e' || v_epoch)
+               INTO v_result USING p_subject, p_key, p_fingerprint, v_lease;
+        END IF;
+        IF v_result.outcome IS NOT NULL THEN
+            RETURN v_result;
+        END IF;
+    END LOOP;
+    PERFORM once._raise_again(p_scope);
+END
+$$;
+
+COMMENT ON FUNCTION once.claim_leased(text, text, bytea, text, interval, interval) IS
+'Takes a key for work that leaves the database; one row says what became of it. Commit, do the work, then complete, fail, release or abandon the claim in a
+later transaction; call heartbeat well before the lease is over. Once it is over, the next claim_leased of the key takes the key over with the next attempt, or
+parks it, as the scope''s on_expiry and max_attempts say; the earlier attempt can then finish nothing.
+p_lease: how long the claim counts unless it is renewed, by the database''s clock; NULL: the scope''s lease. The other parameters are those of once.claim.
+Outcomes: fresh (attempt is above 1 after a takeover), replay, in_progress (retry_after: when the lease ends), mismatch, failed, parked.
+Raises what once.claim raises, and ON004 for a lease that is not positive.';
 
 -- functions/claim_many.sql
 -- Takes many keys of one scope and subject, in one order for every caller, so that batches do not deadlock among themselves, except when a rotation comes between.
@@ -1825,7 +2125,7 @@ BEGIN
                        FROM unnest($3) AS t(position)
                       ORDER BY ($1)[t.position] COLLATE "C", t.position
                      OFFSET 0) AS k
-              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, false, NULL) AS c',
+              CROSS JOIN LATERAL once_data.%I($4, k.key, k.fingerprint, $5, false, false, NULL, NULL) AS c',
             p_scope || '_claim_e' || once._route(p_scope, p_subject, '-'))
             USING p_keys, p_fingerprints, v_todo, p_subject, p_wait
         LOOP
@@ -2066,6 +2366,25 @@ $$;
 
 COMMENT ON FUNCTION once.grant_scope(text, text) IS
 'Lets a role claim, complete and look up keys in a scope, and nothing else. Raises ON001, ON004 (no such role).';
+
+-- functions/heartbeat.sql
+-- Extends the lease of a claim.
+CREATE FUNCTION once.heartbeat(
+    p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_subject text DEFAULT '', p_lease interval DEFAULT NULL
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM once._renew(p_scope, p_key, p_claim_id, p_attempt, once._lease(p_scope, p_lease), NULL, NULL, p_subject);
+END
+$$;
+
+COMMENT ON FUNCTION once.heartbeat(text, text, uuid, integer, text, interval) IS
+'Extends the lease of a leased claim: it ends p_lease (NULL: the scope''s lease) from now, by the database''s clock. A lease that is over can still be
+extended while nobody has taken the key over.
+Raises ON007 if the claim is not the current one: stop the work. Also ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
 
 -- functions/lookup.sql
 -- Reads what is known of a key, without claiming it.

@@ -11,7 +11,9 @@ SELECT NULL::once.claim_state AS state,
        NULL::bigint           AS omitted_bytes,
        NULL::timestamptz      AS claimed_at,
        NULL::timestamptz      AS finished_at,
-       NULL::timestamptz      AS lease_until
+       NULL::timestamptz      AS lease_until,
+       NULL::jsonb            AS checkpoints,
+       NULL::text             AS note
  WHERE false;
 
 COMMENT ON VIEW once.lookup_result IS 'row shape of a look-up; always empty';

@@ -15,7 +15,9 @@ CREATE TABLE once.claim_template (
     fingerprint   bytea,
     result        bytea,
     content_type  text,
-    meta          jsonb
+    meta          jsonb,
+    checkpoints   jsonb,
+    note          text
 );
 
 COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
@@ -27,4 +29,6 @@ COMMENT ON COLUMN once.claim_template.claim_id IS 'identity of this claim, never
 COMMENT ON COLUMN once.claim_template.attempt IS 'fencing number, grows at every takeover';
 COMMENT ON COLUMN once.claim_template.fingerprint IS 'digest of the request; NULL: not compared';
 COMMENT ON COLUMN once.claim_template.result IS 'the stored result, given back to every duplicate';
+COMMENT ON COLUMN once.claim_template.checkpoints IS 'results of the named steps that a leased claim has behind it';
+COMMENT ON COLUMN once.claim_template.note IS 'why the claim was abandoned or parked';
 COMMENT ON COLUMN once.claim_template.meta IS 'small metadata of the result: status, headers';
