@@ -67,7 +67,7 @@ type ClaimResult struct {
 	Attempt int32
 	// fresh: the claim's identity, for complete, fail and release; replay, failed: that of the claim that finished
 	ClaimID pgtype.UUID
-	// in_progress: when to ask again
+	// in_progress: when to ask again; fresh, where the claim is leased: how long the lease lasts
 	RetryAfter  *time.Duration
 	Result      []byte
 	ContentType *string

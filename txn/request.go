@@ -33,6 +33,9 @@ type Request struct {
 	// is pgonce.ErrInProgress, shortly before the deadline.
 	Wait time.Duration
 
+	// Lease is how long a claim of RunLeased counts unless it is renewed; zero means the scope's lease.
+	Lease time.Duration
+
 	// TxOptions of the transaction. Read-only is refused.
 	TxOptions pgx.TxOptions
 
@@ -77,6 +80,8 @@ func (r Request) validate() error {
 	switch {
 	case r.Wait < 0:
 		return invalid("Wait is negative")
+	case r.Lease < 0:
+		return invalid("Lease is negative")
 	case r.CommitTimeout < 0:
 		return invalid("CommitTimeout is negative")
 	case len(r.Meta) > 0 && !json.Valid(r.Meta):

@@ -218,7 +218,7 @@ SELECT NULL::once.outcome AS outcome,
 COMMENT ON VIEW once.claim_result IS 'row shape of a claim''s answer; always empty';
 COMMENT ON COLUMN once.claim_result.attempt IS 'fencing number: of this claim if fresh, else of the row that was met';
 COMMENT ON COLUMN once.claim_result.claim_id IS 'fresh: the claim''s identity, for complete, fail and release; replay, failed: that of the claim that finished';
-COMMENT ON COLUMN once.claim_result.retry_after IS 'in_progress: when to ask again';
+COMMENT ON COLUMN once.claim_result.retry_after IS 'in_progress: when to ask again; fresh, where the claim is leased: how long the lease lasts';
 COMMENT ON COLUMN once.claim_result.omitted_bytes IS 'replay, failed: the result was this large and is not stored';
 
 -- results/lookup_result.sql
@@ -568,7 +568,7 @@ BEGIN
         IF strpos(current_setting('once.deferred', true), ';' || v_lock || '=') > 0 THEN
             PERFORM once._raise_nested(p_key);
         END IF;
-        RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        RETURN ROW('fresh'::once.outcome, 1, v_id, p_lease, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
     END IF;
     -- A second statement, because the first could not see what beat it. No row: the fence moved, or the row is gone meanwhile.
     SELECT * INTO v_row FROM ({rows}) AS r;
@@ -852,7 +852,7 @@ BEGIN
     ELSIF v_new.state = 'parked' THEN
         RETURN once._answer(v_new, p_fingerprint);
     END IF;
-    RETURN ROW('fresh'::once.outcome, v_new.attempt, v_new.claim_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    RETURN ROW('fresh'::once.outcome, v_new.attempt, v_new.claim_id, p_lease, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
 END
 $body$
 $template$, '{steps}', v_steps), p_scope, p_epoch, p_generation, p_sealed);

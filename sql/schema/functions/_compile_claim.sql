@@ -103,7 +103,7 @@ BEGIN
         IF strpos(current_setting('once.deferred', true), ';' || v_lock || '=') > 0 THEN
             PERFORM once._raise_nested(p_key);
         END IF;
-        RETURN ROW('fresh'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        RETURN ROW('fresh'::once.outcome, 1, v_id, p_lease, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
     END IF;
     -- A second statement, because the first could not see what beat it. No row: the fence moved, or the row is gone meanwhile.
     SELECT * INTO v_row FROM ({rows}) AS r;

@@ -66,7 +66,7 @@ BEGIN
     ELSIF v_new.state = 'parked' THEN
         RETURN once._answer(v_new, p_fingerprint);
     END IF;
-    RETURN ROW('fresh'::once.outcome, v_new.attempt, v_new.claim_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    RETURN ROW('fresh'::once.outcome, v_new.attempt, v_new.claim_id, p_lease, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
 END
 $body$
 $template$, '{steps}', v_steps), p_scope, p_epoch, p_generation, p_sealed);
