@@ -290,7 +290,7 @@ COMMENT ON FUNCTION once._batch_cap() IS 'how many keys one batch may claim';
 
 -- functions/_carry_over.sql
 -- Moves rows that must outlive a generation into the open one, key by key under the key's lock, and leaves tombstones. At most
--- p_limit keys; keys that are locked are passed over. An unfinished claim whose lease is over, or that has none, becomes parked:
+-- p_limit keys; keys that are locked are passed over, however many they are. An unfinished claim whose lease is over, or that has none, becomes parked:
 -- its generation has expired around it.
 CREATE FUNCTION once._carry_over(p_scope once.scope, p_generation integer, p_now timestamptz, p_limit integer, OUT carried integer, OUT busy integer, OUT conflicts integer)
 LANGUAGE plpgsql
@@ -311,7 +311,8 @@ BEGIN
     conflicts := 0;
     SELECT e.epoch, e.generation INTO STRICT v_epoch, v_open
       FROM once.epoch AS e WHERE e.scope_id = p_scope.scope_id AND e.epoch = pg_sequence_last_value(v_fence);
-    FOR v_row IN EXECUTE format('SELECT subject, key FROM %s WHERE %s LIMIT %s', v_leaf, v_outlives, p_limit) LOOP
+    FOR v_row IN EXECUTE format('SELECT subject, key FROM %s WHERE %s', v_leaf, v_outlives) LOOP
+        EXIT WHEN carried + conflicts >= p_limit; -- each of them has a lock until the transaction ends
         IF NOT pg_try_advisory_xact_lock(hashtextextended(v_row.key, hashtextextended(v_row.subject, v_seed))) THEN
             busy := busy + 1;
             CONTINUE;

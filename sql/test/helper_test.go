@@ -247,7 +247,7 @@ func (b *base) awaitBlocked(pid int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		return get[bool](b.t, b.Pool, "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = $1 AND NOT granted)", pid)
-	}, 10*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, 5*time.Millisecond)
 }
 
 // isCode reports whether err is a PostgreSQL error with the code.

@@ -116,6 +116,24 @@ func TestCarryOverPassesALockedKey(t *testing.T) {
 	requireOutcome(t, b.Pool, "fresh", "held")
 }
 
+// However many keys are locked, those behind them are carried over.
+func TestCarryOverPassesManyLockedKeys(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	const locked, others = 210, 5 // more than a batch
+	b.exec("SELECT once.claim('s', 'k' || i) FROM generate_series(1, $1::int) AS i", locked+others)
+	b.rotate(slice)
+	b.settleDown(slice)
+
+	holder := b.begin(pgx.ReadCommitted)
+	exec(t, holder, "SELECT once.claim('s', 'k' || i) FROM generate_series(1, $1::int) AS i", locked)
+	require.Equal(t, []string{"carry over 1: done", "carry over 1: busy"}, about(b.maintain(past), 1))
+	require.Equal(t, others, get[int](t, b.Pool, "SELECT count(*) FROM once.in_flight WHERE state = 'parked'"))
+	rollback(t, holder)
+	require.Contains(t, b.settleDown(past), "drop 1: done")
+	require.Equal(t, locked+others, get[int](t, b.Pool, "SELECT count(*) FROM once.in_flight WHERE state = 'parked'"))
+}
+
 func TestACompletionThatMeetsTheCarryOver(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
