@@ -27,7 +27,7 @@ func archive(t *testing.T) []byte {
 	if _, err := exec.LookPath("xz"); err != nil {
 		t.Skip("xz is not installed")
 	}
-	binDir, err := newLocalWay(os.Getenv("PGONCE_PG_BINDIR")).bins.find(t.Context())
+	binDir, err := newLocalWay(os.Getenv("PGONCE_PG_BINDIR")).find(t.Context())
 	if err != nil {
 		missing(t, os.Getenv, err)
 	}

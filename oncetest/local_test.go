@@ -68,6 +68,14 @@ func requireEmpty(t *testing.T, dir string) {
 	}, 20*time.Second, 20*time.Millisecond, dir)
 }
 
+func TestBinDir(t *testing.T) {
+	t.Parallel()
+	_, err := newLocalWay(t.TempDir()).start(t.Context(), Options{})
+	require.ErrorContains(t, err, "PGONCE_PG_BINDIR: ")
+	require.ErrorContains(t, err, "has no initdb")
+	require.ErrorAs(t, err, new(finalError), "what was asked for is not replaced by the next way")
+}
+
 func TestLocalServer(t *testing.T) {
 	t.Parallel()
 	server := startLocal(t, Options{})

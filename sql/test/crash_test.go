@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 )
 
 // Every step of maintenance may be lost after it was taken, but for what a sequence keeps. The claims do not notice, and the
@@ -128,6 +130,7 @@ func TestTheSwitchIsInterrupted(t *testing.T) {
 // Whoever runs maintenance may have operators of the same names in the search_path.
 func TestMaintainDoesNotFollowTheSearchPath(t *testing.T) {
 	t.Parallel()
+	pgbouncer.NeedsSession(t, "its search_path")
 	b := newBase(t)
 	for _, sql := range []string{
 		"CREATE SCHEMA trap",

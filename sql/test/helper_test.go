@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/oncetest"
 )
 
@@ -35,11 +36,32 @@ const (
 type base struct {
 	t testing.TB
 	*oncetest.DB
+	direct string // the URL without PgBouncer, if there is one
+}
+
+// pooledConns is how many server connections a test has through PgBouncer: no fewer than the transactions that it has open.
+const pooledConns = 20
+
+// empty is a database without scopes.
+func empty(t testing.TB) *base {
+	t.Helper()
+	b := &base{t, oncetest.Postgres(t), ""}
+	b.direct = b.URL
+	if pgbouncer.Wanted() {
+		through := *b.DB
+		through.URL = pgbouncer.Start(t, b.URL, pooledConns)
+		var err error
+		through.Pool, err = pgxpool.New(t.Context(), through.URL)
+		require.NoError(t, err)
+		t.Cleanup(through.Pool.Close)
+		b.DB = &through
+	}
+	return b
 }
 
 func newBase(t testing.TB) *base {
 	t.Helper()
-	b := &base{t: t, DB: oncetest.Postgres(t)}
+	b := empty(t)
 	b.exec("SELECT once.create_scope('s', interval '2 hours', interval '1 hour', p_archive => 'discard')")
 	return b
 }

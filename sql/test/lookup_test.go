@@ -18,7 +18,7 @@ func TestALookUpThatARotationAndACarryOverPass(t *testing.T) {
 
 	mover := b.begin(pgx.ReadCommitted)
 	exec(t, mover, "LOCK TABLE once_data.s_g1 IN ACCESS EXCLUSIVE MODE") // the look-up has read the fence, and waits for this
-	conn := b.session()
+	conn := b.begin(pgx.ReadCommitted)
 	connPID := pid(t, conn)
 	answer := make(chan string, 1)
 	go func() {

@@ -1,11 +1,16 @@
 package sqltest
 
 import (
+	"fmt"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 // program is the path of one of PostgreSQL's client programs. Without it the test is skipped, or fails in CI.
@@ -24,6 +29,24 @@ func program(t testing.TB, name string) string {
 	}
 	missing(t, name+" is not installed")
 	return ""
+}
+
+// pgDump is the path of pg_dump, which dumps no server that is newer than itself. Such a server was named by
+// PGONCE_PG_BINDIR, whose folder has no client programs: then the test is skipped, even in CI.
+func pgDump(t testing.TB, adminURL string) string {
+	t.Helper()
+	path := program(t, "pg_dump")
+	version, err := pgbin.Version(t.Context(), path)
+	require.NoError(t, err)
+	server := get[int](t, connect(t, adminURL), "SELECT current_setting('server_version_num')::int / 10000")
+	if client := pgbin.Major(version); client < server {
+		why := fmt.Sprintf("pg_dump is version %d, older than the server, %d", client, server)
+		if os.Getenv("PGONCE_PG_BINDIR") == "" {
+			missing(t, why)
+		}
+		t.Skip(why)
+	}
+	return path
 }
 
 // missing skips a test that lacks something, or fails it in CI.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 )
 
 func TestRotateByAge(t *testing.T) {
@@ -217,6 +219,7 @@ func TestMaintainRefusesATransactionBlock(t *testing.T) {
 
 func TestMaintainUnderAnyDefaultIsolation(t *testing.T) {
 	t.Parallel()
+	pgbouncer.NeedsSession(t, "its default_transaction_isolation")
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
