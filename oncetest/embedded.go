@@ -28,7 +28,7 @@ func (w embeddedWay) start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startPrograms(ctx, filepath.Join(dir, "bin"), opts, freePort)
+	return startPrograms(ctx, filepath.Join(dir, "bin"), opts, pgbin.FreePort)
 }
 
 // programs returns the folder of the programs, downloaded unless it is there.
@@ -90,7 +90,7 @@ func (w embeddedWay) download(work string) error {
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(embeddedVersion), 0o600); err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := pgbin.FreePort()
 	if err != nil {
 		return err
 	}

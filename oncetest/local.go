@@ -13,7 +13,7 @@ type localWay struct {
 	freePort func() (int, error)
 }
 
-func newLocalWay(binDir string) localWay { return localWay{binDir, freePort} }
+func newLocalWay(binDir string) localWay { return localWay{binDir, pgbin.FreePort} }
 
 func (w localWay) start(ctx context.Context, opts Options) (*Server, error) {
 	dir, err := w.find(ctx)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -129,7 +131,7 @@ func TestLocalServerPortTaken(t *testing.T) {
 		port := taken
 		if len(ports) > 0 {
 			var err error
-			if port, err = freePort(); err != nil {
+			if port, err = pgbin.FreePort(); err != nil {
 				return 0, err
 			}
 		}

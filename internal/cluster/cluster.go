@@ -8,16 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 //go:embed keeper.sh
@@ -113,7 +112,7 @@ func (c *Cluster) Standby(name string) (*Cluster, error) {
 
 // newBase makes the folder of a cluster, below dir, and its keeper.
 func newBase(binDir, dir string) (*Cluster, error) {
-	account, err := serverAccount()
+	account, err := pgbin.Account()
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +126,7 @@ func newBase(binDir, dir string) (*Cluster, error) {
 		}
 	}
 	c := &Cluster{binDir: binDir, base: base, data: filepath.Join(base, "data"), account: account}
-	cmd := c.command("sh", "-c", keeperScript, "pgonce-keeper", binDir, base, c.data)
+	cmd := pgbin.Command(c.account, c.base, "sh", "-c", keeperScript, "pgonce-keeper", binDir, base, c.data)
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -139,42 +138,8 @@ func newBase(binDir, dir string) (*Cluster, error) {
 	return c, nil
 }
 
-// serverAccount is who runs the server: nil for this user, or postgres for root, whom PostgreSQL refuses.
-func serverAccount() (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	u, err := user.Lookup("postgres")
-	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL does not run as root: %w", err)
-	}
-	uid, err := strconv.ParseUint(u.Uid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.ParseUint(u.Gid, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-}
-
-// command runs as the account, without the variables that PostgreSQL's programs obey.
-func (c *Cluster) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = c.base
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.account, Setsid: true}
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "LC_") && !strings.HasPrefix(v, "LANG") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, "LC_ALL=C")
-	return cmd
-}
-
 func (c *Cluster) run(name string, args ...string) ([]byte, error) {
-	cmd := c.command(name, args...)
+	cmd := pgbin.Command(c.account, c.base, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -218,7 +183,7 @@ func (c *Cluster) Start() error {
 		port := c.port
 		if port == 0 {
 			var err error
-			if port, err = freePort(); err != nil {
+			if port, err = pgbin.FreePort(); err != nil {
 				return err
 			}
 		}
@@ -237,7 +202,7 @@ func (c *Cluster) Start() error {
 
 func (c *Cluster) startOn(port int) error {
 	// The server keeps the descriptors that pg_ctl has, so that output into a pipe would never end.
-	cmd := c.command(filepath.Join(c.binDir, "pg_ctl"), "start", "--pgdata="+c.data, "--wait", "--silent", "--timeout=120",
+	cmd := pgbin.Command(c.account, c.base, filepath.Join(c.binDir, "pg_ctl"), "start", "--pgdata="+c.data, "--wait", "--silent", "--timeout=120",
 		"--log="+filepath.Join(c.base, "log"), fmt.Sprintf("--options=-p %d", port))
 	return cmd.Run()
 }
@@ -362,13 +327,4 @@ func childrenOf(pid int) ([]int, error) {
 		}
 	}
 	return children, nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

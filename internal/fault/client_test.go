@@ -35,12 +35,8 @@ func TestClientKilled(t *testing.T) {
 		waitKilled(t, startChild(t, c.handler.name, s.URL("shop"), c.point))
 		s.faults++
 		// The server notices by itself that the client is gone, and what it was sent it carries out.
-		eventually(t, func() bool {
-			var left int
-			err := s.pool.QueryRow(context.Background(), `SELECT count(*) FROM pg_stat_activity
-				WHERE datname = 'shop' AND application_name <> 'load'`).Scan(&left)
-			return err == nil && left == 0
-		}, "the session of a killed client stays")
+		awaitTrue(t, s.pool, "the session of a killed client stays",
+			"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = 'shop' AND application_name <> 'load')")
 		require.Empty(t, s.wrong(false), key)
 		found, err := read(context.Background(), s.pool, []string{key})
 		require.NoError(t, err)

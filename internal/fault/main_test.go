@@ -19,6 +19,7 @@ import (
 
 	"github.com/pgonce/pgonce/internal/cluster"
 	"github.com/pgonce/pgonce/internal/pgbin"
+	"github.com/pgonce/pgonce/internal/testenv"
 	"github.com/pgonce/pgonce/migrate"
 )
 
@@ -108,15 +109,6 @@ func prepare(c *cluster.Cluster) error {
 	return c.Stop()
 }
 
-// missing skips a test that lacks something, or fails it in CI.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
 // long skips a test of several seconds where only quick ones are wanted.
 func long(t testing.TB) {
 	t.Helper()
@@ -129,7 +121,7 @@ func long(t testing.TB) {
 func newCluster(t testing.TB, dir string) *cluster.Cluster {
 	t.Helper()
 	if _, err := binDir(); err != nil {
-		missing(t, err.Error())
+		testenv.Missing(t, err)
 	}
 	from, err := template()
 	require.NoError(t, err)

@@ -111,11 +111,7 @@ func (s *shop) killPID(pid int) {
 	require.True(s.t, killed)
 	s.faults++
 	s.pool.Reset()
-	eventually(s.t, func() bool {
-		var there bool
-		err := s.pool.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid).Scan(&there)
-		return err == nil && !there
-	}, "the server does not recover")
+	awaitTrue(s.t, s.pool, "the server does not recover", "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", pid)
 }
 
 // connect returns a connection of its own.

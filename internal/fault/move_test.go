@@ -200,18 +200,11 @@ func (s *shop) awaitSubscriber(subscriber *cluster.Cluster) {
 	s.t.Helper()
 	ctx := context.Background()
 	pool := newPool(s.t, subscriber.URL("moved"))
-	eventually(s.t, func() bool {
-		var ready bool
-		err := pool.QueryRow(ctx, "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel").Scan(&ready)
-		return err == nil && ready
-	}, "the subscriber does not copy")
+	awaitTrue(s.t, pool, "the subscriber does not copy", "SELECT coalesce(bool_and(srsubstate = 'r'), false) FROM pg_subscription_rel")
 	var end string
 	require.NoError(s.t, s.pool.QueryRow(ctx, "SELECT pg_current_wal_lsn()::text").Scan(&end))
-	eventually(s.t, func() bool {
-		var there bool
-		err := s.pool.QueryRow(ctx, "SELECT confirmed_flush_lsn >= $1::pg_lsn FROM pg_replication_slots WHERE slot_name = 'moving'", end).Scan(&there)
-		return err == nil && there
-	}, "the subscriber does not follow")
+	awaitTrue(s.t, s.pool, "the subscriber does not follow",
+		"SELECT confirmed_flush_lsn >= $1::pg_lsn FROM pg_replication_slots WHERE slot_name = 'moving'", end)
 }
 
 // execute runs a statement on a connection of its own.

@@ -189,6 +189,16 @@ func eventually(t testing.TB, condition func() bool, what string) {
 	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
 }
 
+// awaitTrue returns when a query answers true. The server may be out of reach meanwhile.
+func awaitTrue(t testing.TB, pool *pgxpool.Pool, what, sql string, args ...any) {
+	t.Helper()
+	eventually(t, func() bool {
+		var yes bool
+		err := pool.QueryRow(context.Background(), sql, args...).Scan(&yes)
+		return err == nil && yes
+	}, what)
+}
+
 // verify checks, retries every operation, checks again, and begins the next era. The load must have stopped.
 func (s *shop) verify() {
 	s.t.Helper()

@@ -18,11 +18,7 @@ func (s *shop) standby() *cluster.Cluster {
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, c.Remove()) })
 	require.NoError(s.t, c.Start())
-	eventually(s.t, func() bool {
-		var streaming bool
-		err := s.pool.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')").Scan(&streaming)
-		return err == nil && streaming
-	}, "the standby does not follow")
+	awaitTrue(s.t, s.pool, "the standby does not follow", "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')")
 	return c
 }
 
@@ -43,11 +39,7 @@ func TestSynchronousFailover(t *testing.T) {
 	require.NoError(t, s.Configure("synchronous_standby_names = 'standby'"))
 	_, err := s.pool.Exec(context.Background(), "SELECT pg_reload_conf()")
 	require.NoError(t, err)
-	eventually(t, func() bool {
-		var sync bool
-		err := s.pool.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')").Scan(&sync)
-		return err == nil && sync
-	}, "the standby is not synchronous")
+	awaitTrue(t, s.pool, "the standby is not synchronous", "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')")
 
 	l := s.start()
 	l.await(3 * sliceAcks)
@@ -77,11 +69,7 @@ func TestAsynchronousFailover(t *testing.T) {
 		_, err := other.Exec(context.Background(), sql)
 		require.NoError(t, err)
 	}
-	eventually(t, func() bool {
-		var left int
-		err := other.QueryRow(context.Background(), "SELECT count(*) FROM pg_stat_wal_receiver").Scan(&left)
-		return err == nil && left == 0
-	}, "the standby still receives")
+	awaitTrue(t, other, "the standby still receives", "SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)")
 	l.await(2 * sliceAcks)
 	s.failover(standby)
 	l.stop()

@@ -25,8 +25,24 @@ type client struct {
 func (c *client) loop(ctx context.Context) {
 	defer c.close()
 	for ctx.Err() == nil && c.ready() {
-		level := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[c.random.IntN(4)]
-		c.inTransaction(level, !c.chance(6), (*trial).work)
+		c.inTransaction(anyLevel(c.random), !c.chance(6), (*trial).work)
+	}
+}
+
+// settleLoop ends claims of earlier transactions, by right when their generation is about to expire, and by ids that are over. It
+// holds its transactions open, so that carry-over meets them.
+func (c *client) settleLoop(ctx context.Context) {
+	defer c.close()
+	for ctx.Err() == nil && c.ready() {
+		c.inTransaction(pgx.ReadCommitted, true, func(t *trial) error {
+			work := t.settleLater
+			if t.chance(4) {
+				work = t.settleStale
+			}
+			err := work()
+			time.Sleep(time.Duration(t.random.Int64N(int64(window / generations))))
+			return err
+		})
 	}
 }
 
@@ -75,9 +91,9 @@ type trial struct {
 	began  time.Duration
 	tag    string
 
-	effects []*event          // what takes effect at the commit
-	own     map[string]*event // keys that this transaction has claimed or settled
-	savings int               // savepoints made
+	effects    []*event          // what takes effect at the commit
+	own        map[string]*event // keys that this transaction has claimed or settled
+	savepoints int               // made so far
 }
 
 // inTransaction does work in a transaction, then commits or rolls back, and records what became of it.
@@ -194,8 +210,8 @@ func (t *trial) exec(sql string, args ...any) error {
 
 // savepoint does work in a savepoint, which is then released or rolled back: what was won in it is free again.
 func (t *trial) savepoint(work func() error) error {
-	t.savings++
-	name := "s" + strconv.Itoa(t.savings)
+	t.savepoints++
+	name := "s" + strconv.Itoa(t.savepoints)
 	if err := t.exec("SAVEPOINT " + name); err != nil {
 		return err
 	}
@@ -235,8 +251,8 @@ func (t *trial) read(o op, call time.Duration) {
 	}
 }
 
-// patience is how long a claim waits for another transaction: not at all, a little, or until it ends.
-func (t *trial) patience() *time.Duration {
+// wait is how long a claim waits for another transaction: not at all, a little, or until it ends.
+func (t *trial) wait() *time.Duration {
 	switch t.random.IntN(3) {
 	case 0:
 		return new(time.Duration)
@@ -247,9 +263,14 @@ func (t *trial) patience() *time.Duration {
 	return nil
 }
 
-// fingerprint is nearly always the same for all; once in a while another, or none.
-func (t *trial) fingerprint() string {
-	return []string{"x", "x", "x", "x", "x", "x", "y", ""}[t.random.IntN(8)]
+// anyLevel is a level of isolation, READ COMMITTED most often.
+func anyLevel(random *rand.Rand) pgx.TxIsoLevel {
+	return []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[random.IntN(4)]
+}
+
+// anyFingerprint is nearly always the same for all; once in a while another, or none.
+func anyFingerprint(random *rand.Rand) string {
+	return []string{"x", "x", "x", "x", "x", "x", "y", ""}[random.IntN(8)]
 }
 
 func digest(fingerprint string) []byte {
@@ -265,10 +286,10 @@ func (t *trial) claim() error {
 
 // claimKey claims by one of the forms of once.claim.
 func (t *trial) claimKey(key string, deferred, complete bool) error {
-	o := op{key: key, fingerprint: t.fingerprint(), stable: t.stable, claimed: t.run.clock.now()}
+	o := op{key: key, fingerprint: anyFingerprint(t.random), stable: t.stable, claimed: t.run.clock.now()}
 	err := t.tx.QueryRow(t.ctx, `SELECT outcome::text, coalesce(claim_id::text, ''), coalesce(convert_from(result, 'UTF8'), '')
 		FROM once.claim('s', $1, $2, p_wait => $3, p_defer => $4, p_done => $5)`,
-		key, digest(o.fingerprint), t.patience(), deferred, complete).Scan(&o.outcome, &o.id, &o.result)
+		key, digest(o.fingerprint), t.wait(), deferred, complete).Scan(&o.outcome, &o.id, &o.result)
 	if mine := t.own[key]; mine != nil && mine.deferred && pgonce.Code(err) == pgonce.CodeNested {
 		return errAbandoned
 	}
@@ -413,7 +434,7 @@ func (t *trial) claimMany() error {
 	fingerprints := make([]string, len(keys))
 	for i := range keys {
 		keys[i] = t.run.key(t.random)
-		fingerprints[i] = t.fingerprint()
+		fingerprints[i] = anyFingerprint(t.random)
 		prints[i] = digest(fingerprints[i])
 		if t.own[keys[i]] != nil {
 			return nil
@@ -421,7 +442,7 @@ func (t *trial) claimMany() error {
 	}
 	call := t.run.clock.now()
 	rows, err := t.tx.Query(t.ctx, `SELECT key, outcome::text, coalesce(claim_id::text, ''), coalesce(convert_from(result, 'UTF8'), '')
-		FROM once.claim_many('s', $1, $2, p_wait => $3) ORDER BY position`, keys, prints, t.patience())
+		FROM once.claim_many('s', $1, $2, p_wait => $3) ORDER BY position`, keys, prints, t.wait())
 	if err != nil {
 		return err
 	}

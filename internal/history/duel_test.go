@@ -44,20 +44,3 @@ func (d *duel) loop(ctx context.Context) {
 		<-ended
 	}
 }
-
-// settleLoop ends claims of earlier transactions, by right when their generation is about to expire, and by ids that are over. It
-// holds its transactions open, so that carry-over meets them.
-func (c *client) settleLoop(ctx context.Context) {
-	defer c.close()
-	for ctx.Err() == nil && c.ready() {
-		c.inTransaction(pgx.ReadCommitted, true, func(t *trial) error {
-			work := t.settleLater
-			if t.chance(4) {
-				work = t.settleStale
-			}
-			err := work()
-			time.Sleep(time.Duration(t.random.Int64N(int64(window / generations))))
-			return err
-		})
-	}
-}

@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("soak", 0, "how long TestSoak runs, and have TestMutants run the slow ones; zero: neither")
+	soakFor  = flag.Duration("soak", 0, "how long TestSoak runs; zero: not at all")
+	slow     = flag.Bool("slow", false, "have TestMutants look for those, too, that may take minutes to be found")
 	soakSeed = flag.Uint64("seed", 0, "seed of the first round of TestHistory and TestSoak; zero: any")
 )
 

@@ -20,8 +20,8 @@ type verdict struct {
 	picture      string   // file with the first violation, drawn
 }
 
-// patience is how long the check of one key may take. Keys have a few hundred operations; nearly all take milliseconds.
-const patience = 20 * time.Second
+// checkTimeout is how long the check of one key may take. Keys have a few hundred operations; nearly all take milliseconds.
+const checkTimeout = 20 * time.Second
 
 // judge looks at the finished round. draw: write a picture of the first violation.
 func (r *round) judge(ctx context.Context, draw bool) (verdict, error) {
@@ -170,7 +170,7 @@ func (r *round) checkKeys(events []event, v *verdict, draw bool) {
 		byKey[e.key] = append(byKey[e.key], porcupine.Operation{ClientId: i % 16, Input: e.op, Call: int64(e.call), Return: int64(e.ret)})
 	}
 	for key, history := range byKey {
-		switch result, info := porcupine.CheckOperationsVerbose(model, history, patience); result {
+		switch result, info := porcupine.CheckOperationsVerbose(model, history, checkTimeout); result {
 		case porcupine.Unknown:
 			v.inconclusive = append(v.inconclusive, key)
 		case porcupine.Illegal:

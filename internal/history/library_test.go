@@ -36,9 +36,9 @@ func (l *library) once() {
 	if !req.Strict && r.IntN(2) == 0 {
 		req.Wait = time.Duration(1+r.IntN(50)) * time.Millisecond
 	}
-	level := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[r.IntN(4)]
+	level := anyLevel(r)
 	req.TxOptions.IsoLevel = level
-	fingerprint := []string{"x", "x", "x", "x", "x", "x", "y", ""}[r.IntN(8)]
+	fingerprint := anyFingerprint(r)
 	req.Fingerprint = digest(fingerprint)
 	o := op{key: req.Key, fingerprint: fingerprint, stable: level == pgx.ReadCommitted, claimed: l.run.clock.now()}
 

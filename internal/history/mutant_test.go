@@ -12,7 +12,7 @@ import (
 var mutants = map[string]struct {
 	edits []edit
 	long  bool // needs claims that stall for long
-	slow  bool // may take minutes, too long for the default suite: runs with -soak only
+	slow  bool // may take minutes, too long for the default suite: runs with -slow only
 }{
 	"NoKeyLock": {edits: []edit{
 		{"_compile_claim", "IF NOT pg_try_advisory_xact_lock(v_lock) THEN", "IF false THEN"},
@@ -47,8 +47,8 @@ func TestMutants(t *testing.T) {
 	t.Parallel()
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
-			if mutant.slow && *soakFor == 0 {
-				t.Skip("takes minutes: needs -soak")
+			if mutant.slow && !*slow {
+				t.Skip("may take minutes: needs -slow")
 			}
 			t.Parallel()
 			stall := stalls

@@ -199,10 +199,7 @@ func write(w io.Writer, o options, results []result) error {
 
 // progress writes a line about a run, and one about each test that failed.
 func progress(w io.Writer, name string, results []result, took time.Duration) {
-	passed, skipped := 0, 0
-	for _, r := range results {
-		passed, skipped = passed+r.Pass, skipped+r.Skip
-	}
+	passed, skipped := passedAndSkipped(results)
 	fmt.Fprintf(w, "%s: %d passed, %d failed, %d skipped in %.0f s\n", name, passed, failures(results), skipped, took.Seconds())
 	for _, r := range results {
 		for _, f := range r.Failed {

@@ -180,6 +180,13 @@ func (r result) via() string {
 	return "directly"
 }
 
+func passedAndSkipped(results []result) (passed, skipped int) {
+	for _, r := range results {
+		passed, skipped = passed+r.Pass, skipped+r.Skip
+	}
+	return passed, skipped
+}
+
 func failures(results []result) (n int) {
 	for _, r := range results {
 		n += r.Fail
@@ -214,10 +221,7 @@ func writeTable(w io.Writer, results []result) error {
 			fmt.Fprintf(w, "\nFAILED on %s %s, %s %s\n%s", r.Version, r.via(), r.Suite, f.Test, f.Output)
 		}
 	}
-	passed, skipped := 0, 0
-	for _, r := range results {
-		passed, skipped = passed+r.Pass, skipped+r.Skip
-	}
+	passed, skipped := passedAndSkipped(results)
 	_, err := fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", passed, failures(results), skipped)
 	return err
 }

@@ -1,4 +1,4 @@
-// Package pgbin finds PostgreSQL's server programs on this machine.
+// Package pgbin finds PostgreSQL's server programs on this machine, and runs them.
 package pgbin
 
 import (

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
+	"github.com/pgonce/pgonce/internal/testenv"
 )
 
 const (
@@ -74,17 +77,17 @@ func Start(t testing.TB, databaseURL string, poolSize int) string {
 	t.Helper()
 	program, err := Find()
 	if err != nil {
-		if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci || Wanted() {
+		if Wanted() {
 			t.Fatal(err)
 		}
-		t.Skip(err)
+		testenv.Missing(t, err)
 	}
 	server, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range portAttempts {
-		port, err := freePort()
+		port, err := pgbin.FreePort()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,15 +212,6 @@ func openTogether(databaseURL string, n int) error {
 		}
 	}
 	return nil
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // lockedBuffer is written by a program while the test may read it.

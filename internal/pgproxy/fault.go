@@ -71,7 +71,11 @@ type fault struct {
 // Armed cuts and stalls are used up one by one in the order in which they were armed; each counts from when the one
 // ahead of it was used up.
 func (p *Proxy) CutCommit(when When) {
-	p.arm(&fault{Point: Point{From: Side(when), N: 1}, commit: true}) // Client and BeforeServer are both the earlier one
+	from := Client // who sends the COMMIT
+	if when == AfterServer {
+		from = Server // who says that it is done
+	}
+	p.arm(&fault{Point: Point{From: from, N: 1}, commit: true})
 }
 
 // CutAt arms one cut, of the connection that comes to the point. Both directions end there, after everything ahead of

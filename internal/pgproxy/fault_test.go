@@ -49,6 +49,14 @@ func (b *testBundle) awaitRows(t *testing.T, want int) {
 	require.Eventually(t, func() bool { return b.rows(t) == want }, patience, 2*time.Millisecond)
 }
 
+// forwarded is how many of a side's messages are ahead of a point.
+func forwarded(p pgproxy.Point) int {
+	if p.After {
+		return p.N
+	}
+	return p.N - 1
+}
+
 func requireReached(t *testing.T, stall *pgproxy.Stall) {
 	t.Helper()
 	select {
@@ -70,10 +78,7 @@ func TestCutAt_Client(t *testing.T) {
 			b.proxy.CutAt(point)
 			inserts(t, conn, 3)
 			b.awaitGone(t, conn.PID)
-			rows += n - 1
-			if after {
-				rows++
-			}
+			rows += forwarded(point)
 			require.Equal(t, rows, b.rows(t), point)
 			require.Equal(t, cuts+1, b.proxy.Cuts())
 		}
@@ -99,11 +104,7 @@ func TestCutAt_Server(t *testing.T) {
 				}
 				received++
 			}
-			want := n - 1
-			if after {
-				want++
-			}
-			require.Equal(t, want, received, point)
+			require.Equal(t, forwarded(point), received, point)
 			require.Equal(t, n, b.proxy.Messages(pgproxy.Server)-before, "messages that the proxy saw")
 			b.awaitGone(t, conn.PID)
 		}
@@ -139,7 +140,6 @@ func TestStallAt_Release(t *testing.T) {
 	stall.Cut() // too late
 	b.awaitRows(t, 3)
 	require.Zero(t, b.proxy.Cuts())
-
 }
 
 // An answer that is held back is given in the end; the server has done its work long before.
@@ -190,17 +190,14 @@ func TestStallAt_Cut(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		b := setup(t)
 		conn := b.hijack(t)
-		stall := b.proxy.StallAt(pgproxy.Point{From: pgproxy.Client, N: 2, After: after})
+		point := pgproxy.Point{From: pgproxy.Client, N: 2, After: after}
+		stall := b.proxy.StallAt(point)
 		inserts(t, conn, 3)
 		requireReached(t, stall)
-		want := 1
-		if after {
-			want = 2
-		}
-		b.awaitRows(t, want)
+		b.awaitRows(t, forwarded(point))
 		stall.Cut()
 		b.awaitGone(t, conn.PID)
-		require.Equal(t, want, b.rows(t))
+		require.Equal(t, forwarded(point), b.rows(t))
 	}
 }
 

@@ -93,7 +93,7 @@ func (b *base) terminate(tx pgx.Tx) {
 	require.True(b.t, get[bool](b.t, admin, "SELECT pg_terminate_backend($1)", gone))
 	require.Eventually(b.t, func() bool {
 		return !get[bool](b.t, admin, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", gone)
-	}, 30*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	require.NoError(b.t, admin.Close(context.Background()))
 }
 

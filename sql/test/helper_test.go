@@ -25,6 +25,9 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
+// patience bounds everything that a test waits for. It is far more than is ever needed, so that a busy machine fails nothing.
+const patience = 30 * time.Second
+
 // window and horizon are those of the scopes of these tests; an hour is a generation.
 const (
 	window  = 2 * time.Hour
@@ -269,7 +272,7 @@ func (b *base) awaitBlocked(pid int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		return get[bool](b.t, b.Pool, "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = $1 AND NOT granted)", pid)
-	}, 30*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 // isCode reports whether err is a PostgreSQL error with the code.

@@ -5,12 +5,12 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce/internal/pgbin"
+	"github.com/pgonce/pgonce/internal/testenv"
 )
 
 // program is the path of one of PostgreSQL's client programs. Without it the test is skipped, or fails in CI.
@@ -27,7 +27,7 @@ func program(t testing.TB, name string) string {
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(found) > 0 {
 		return found[len(found)-1]
 	}
-	missing(t, name+" is not installed")
+	testenv.Missing(t, name+" is not installed")
 	return ""
 }
 
@@ -42,18 +42,9 @@ func pgDump(t testing.TB, adminURL string) string {
 	if client := pgbin.Major(version); client < server {
 		why := fmt.Sprintf("pg_dump is version %d, older than the server, %d", client, server)
 		if os.Getenv("PGONCE_PG_BINDIR") == "" {
-			missing(t, why)
+			testenv.Missing(t, why)
 		}
 		t.Skip(why)
 	}
 	return path
-}
-
-// missing skips a test that lacks something, or fails it in CI.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }

@@ -263,7 +263,7 @@ func unlinked(t *testing.T) *base {
 	require.Eventually(t, func() bool {
 		exec(t, conn, "SELECT once._step_settle_epoch(s) FROM once.scope AS s")
 		return get[bool](t, conn, "SELECT bool_and(settled_at IS NOT NULL) FROM once.epoch")
-	}, 30*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 	return b
 }
 

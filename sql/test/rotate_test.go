@@ -50,11 +50,11 @@ func TestRotateByRows(t *testing.T) {
 	}
 
 	write(0, 19)
-	require.Eventually(t, func() bool { return rows() == 19 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rows() == 19 }, patience, 10*time.Millisecond)
 	require.Empty(t, b.maintain(0))
 
 	write(19, 20)
-	require.Eventually(t, func() bool { return rows() == 20 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rows() == 20 }, patience, 10*time.Millisecond)
 	require.Contains(t, b.maintain(0), "rotate 2: done")
 	requireOutcome(t, b.Pool, "replay", "k0")
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgonce/pgonce/internal/testenv"
 	"github.com/pgonce/pgonce/oncetest"
 )
 
@@ -53,7 +54,7 @@ func installTAP(t *testing.T, admin *pgx.Conn) {
 	if !get[bool](t, admin, "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'pgtap')") {
 		script := tapScript(t)
 		if script == "" {
-			missing(t, "the server has no extension pgtap, and no other on this machine has")
+			testenv.Missing(t, "the server has no extension pgtap, and no other on this machine has")
 		}
 		install = script
 	}
