@@ -30,6 +30,10 @@ soak: ## Random histories for DURATION (default 10m), checked for linearizabilit
 mutants: ## Switch off one safeguard at a time, until the random histories find each
 	go test ./internal/history -v -run Mutants -slow -timeout 0
 
+.PHONY: model
+model: ## Check the model of the claim protocol exhaustively, with and without its safeguards (needs spin and cc)
+	go run ./internal/model
+
 .PHONY: matrix
 matrix: ## Run the core suites on PostgreSQL 14 to 18, and through PgBouncer on the oldest and newest
 	go run ./internal/matrix
