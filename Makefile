@@ -22,6 +22,22 @@ test-race: ## Run the tests of the transaction layer under the race detector
 test-docker: ## Run a small suite on a PostgreSQL from Docker (image: PGONCE_TEST_IMAGE)
 	PGONCE_TEST_DOCKER=1 go test -count 1 -timeout 10m ./oncetest
 
+.PHONY: soak
+soak: ## Random histories for DURATION (default 10m), checked for linearizability
+	go test ./internal/history -v -run Soak -soak $(or $(DURATION),10m) -timeout 0
+
+.PHONY: mutants
+mutants: ## Switch off one safeguard at a time, until the random histories find each
+	go test ./internal/history -v -run Mutants -slow -timeout 0
+
+.PHONY: model
+model: ## Check the model of the claim protocol exhaustively, with and without its safeguards (needs spin and cc)
+	go run ./internal/model
+
+.PHONY: matrix
+matrix: ## Run the core suites on PostgreSQL 14 to 18, and through PgBouncer on the oldest and newest
+	go run ./internal/matrix
+
 .PHONY: check
 check: ## Check formatting, vet and generated files
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo 'run gofmt -w' >&2; exit 1; }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	embeddedpostgres "github.com/fergusstrange/embedded-postgres"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 // embeddedVersion is the server that is downloaded.
@@ -18,7 +20,7 @@ const embeddedVersion = embeddedpostgres.V18
 // neither run them as root nor end them with a killed process.
 type embeddedWay struct {
 	repository string // base URL, empty: the library's
-	cache      string // folder of the programs, empty: this user's cache folder
+	cache      string // folder of the programs, empty: pgbin.CacheDir
 }
 
 func (w embeddedWay) start(ctx context.Context, opts Options) (*Server, error) {
@@ -26,7 +28,7 @@ func (w embeddedWay) start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startPrograms(ctx, filepath.Join(dir, "bin"), opts, freePort)
+	return startPrograms(ctx, filepath.Join(dir, "bin"), opts, pgbin.FreePort)
 }
 
 // programs returns the folder of the programs, downloaded unless it is there.
@@ -71,12 +73,7 @@ func (w embeddedWay) cacheDir() (string, error) {
 	if w.cache != "" {
 		return w.cache, nil
 	}
-	// The account that root starts the server as cannot look into root's own cache.
-	if os.Geteuid() == 0 {
-		return "/var/cache/pgonce", nil
-	}
-	dir, err := os.UserCacheDir()
-	return filepath.Join(dir, "pgonce"), err
+	return pgbin.CacheDir()
 }
 
 // download leaves the programs in work/programs. The library only fetches as a part of its Start: the data directory
@@ -93,7 +90,7 @@ func (w embeddedWay) download(work string) error {
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(embeddedVersion), 0o600); err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := pgbin.FreePort()
 	if err != nil {
 		return err
 	}

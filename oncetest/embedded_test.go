@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 // archive packs the machine's server programs as the repository of embedded-postgres has them: a jar that holds a .txz.
@@ -27,7 +29,7 @@ func archive(t *testing.T) []byte {
 	if _, err := exec.LookPath("xz"); err != nil {
 		t.Skip("xz is not installed")
 	}
-	binDir, err := newLocalWay(os.Getenv("PGONCE_PG_BINDIR")).bins.find(t.Context())
+	binDir, err := newLocalWay(os.Getenv("PGONCE_PG_BINDIR")).find(t.Context())
 	if err != nil {
 		missing(t, os.Getenv, err)
 	}
@@ -126,7 +128,7 @@ func TestEmbeddedServerFailures(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	defer gone.Close()
-	nobody, err := freePort()
+	nobody, err := pgbin.FreePort()
 	require.NoError(t, err)
 	stop := make(chan struct{})
 	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))

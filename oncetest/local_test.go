@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -66,6 +68,14 @@ func requireEmpty(t *testing.T, dir string) {
 		entries, err := os.ReadDir(dir)
 		return err == nil && len(entries) == 0
 	}, 20*time.Second, 20*time.Millisecond, dir)
+}
+
+func TestBinDir(t *testing.T) {
+	t.Parallel()
+	_, err := newLocalWay(t.TempDir()).start(t.Context(), Options{})
+	require.ErrorContains(t, err, "PGONCE_PG_BINDIR: ")
+	require.ErrorContains(t, err, "has no initdb")
+	require.ErrorAs(t, err, new(finalError), "what was asked for is not replaced by the next way")
 }
 
 func TestLocalServer(t *testing.T) {
@@ -121,7 +131,7 @@ func TestLocalServerPortTaken(t *testing.T) {
 		port := taken
 		if len(ports) > 0 {
 			var err error
-			if port, err = freePort(); err != nil {
+			if port, err = pgbin.FreePort(); err != nil {
 				return 0, err
 			}
 		}

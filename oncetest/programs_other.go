@@ -10,5 +10,3 @@ import (
 func startPrograms(context.Context, string, Options, func() (int, error)) (*Server, error) {
 	return nil, errors.New("starting server programs is not supported on this system")
 }
-
-func freePort() (int, error) { return 0, errors.ErrUnsupported }

@@ -9,15 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 //go:embed keeper.sh
@@ -36,7 +36,7 @@ const (
 
 // startPrograms makes a cluster and starts a server from the programs in binDir.
 func startPrograms(ctx context.Context, binDir string, opts Options, freePort func() (int, error)) (*Server, error) {
-	account, err := serverAccount()
+	account, err := pgbin.Account()
 	if err != nil {
 		return nil, err
 	}
@@ -70,31 +70,6 @@ func startPrograms(ctx context.Context, binDir string, opts Options, freePort fu
 		server.stop = func() error { return stopKept(binDir, base, account) }
 	}
 	return server, nil
-}
-
-// serverAccount is who runs the server: nil for this user, or somebody else for root, whom PostgreSQL refuses.
-func serverAccount() (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	var lookup error
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			lookup = errors.Join(lookup, err)
-			continue
-		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		gid, err := strconv.ParseUint(u.Gid, 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
-	}
-	return nil, fmt.Errorf("PostgreSQL does not run as root, and there is nobody else: %w", lookup)
 }
 
 // makeBase makes the folder of one server, which belongs to its account and to nobody else.
@@ -137,7 +112,7 @@ type keeper struct {
 var keepers sync.Map
 
 func startKeeper(binDir, base string, account *syscall.Credential) (*keeper, error) {
-	cmd := command(account, "sh", "-c", keeperScript, "pgonce-keeper", binDir, base)
+	cmd := pgbin.Command(account, "/", "sh", "-c", keeperScript, "pgonce-keeper", binDir, base)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -152,21 +127,6 @@ func startKeeper(binDir, base string, account *syscall.Credential) (*keeper, err
 	k := &keeper{base: base, cmd: cmd, stdin: stdin, answers: bufio.NewScanner(stdout), wait: sync.OnceValue(cmd.Wait)}
 	keepers.Store(k, nil)
 	return k, nil
-}
-
-// command runs as account, in a session of its own so that the terminal's Ctrl-C does not reach it, and without the
-// variables that PostgreSQL's programs obey.
-func command(account *syscall.Credential, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: account, Setsid: true}
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "LC_") && !strings.HasPrefix(v, "LANG") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, "LC_ALL=C")
-	return cmd
 }
 
 // startServer tries ports until one is free.
@@ -254,19 +214,10 @@ func (k *keeper) leave() error {
 // stopKept ends a server whose keeper has left.
 func stopKept(binDir, base string, account *syscall.Credential) error {
 	data := filepath.Join(base, "data")
-	cmd := command(account, filepath.Join(binDir, "pg_ctl"), "stop", "--pgdata="+data, "--wait", "--silent",
+	cmd := pgbin.Command(account, "/", filepath.Join(binDir, "pg_ctl"), "stop", "--pgdata="+data, "--wait", "--silent",
 		"--mode=immediate")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_ctl stop: %w: %s", err, out)
 	}
 	return os.RemoveAll(base)
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

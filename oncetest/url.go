@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 // connectTimeout bounds one connection to a server that should be there.
 const connectTimeout = 15 * time.Second
-
-// minVersion is the oldest server that pgonce supports.
-const minVersion = 14
 
 // urlWay takes an existing server.
 type urlWay struct{ url string }
@@ -51,8 +50,8 @@ FROM pg_catalog.pg_roles WHERE rolname = current_user`).Scan(&role, &admin, &maj
 		return err
 	case !admin:
 		return fmt.Errorf("role %q is neither a superuser nor has CREATEDB and CREATEROLE", role)
-	case major < minVersion:
-		return fmt.Errorf("the server is version %d, pgonce needs %d or later", major, minVersion)
+	case major < pgbin.MinVersion:
+		return fmt.Errorf("the server is version %d, pgonce needs %d or later", major, pgbin.MinVersion)
 	}
 	return nil
 }

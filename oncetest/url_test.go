@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbin"
 )
 
 func findURL(ctx context.Context, url string) (*Server, error) {
@@ -34,7 +36,7 @@ func TestURLServerFailures(t *testing.T) {
 	execute(t, existing.URL(), "CREATE ROLE "+role+" LOGIN CREATEDB")
 	plain, err := withDatabase(existing.URL(), "postgres", url.User(role))
 	require.NoError(t, err)
-	nowhere, err := freePort()
+	nowhere, err := pgbin.FreePort()
 	require.NoError(t, err)
 
 	for name, c := range map[string]struct{ url, want string }{

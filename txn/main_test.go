@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/oncetest"
 	"github.com/pgonce/pgonce/txn"
 )
@@ -29,20 +30,31 @@ func TestMain(m *testing.M) {
 // order twice.
 type shop struct {
 	*oncetest.DB
-	t testing.TB
+	t      testing.TB
+	direct string // the URL without PgBouncer, if there is one
 }
 
 func newShop(t testing.TB) *shop {
 	t.Helper()
-	s := &shop{oncetest.Postgres(t), t}
+	db := oncetest.Postgres(t)
+	s := &shop{db, t, db.URL}
+	if pgbouncer.Wanted() {
+		through := *db
+		through.URL = pgbouncer.Start(t, db.URL, pooledConns)
+		through.Pool = openPool(t, through.URL, nil)
+		s.DB = &through
+	}
 	s.open()
 	return s
 }
 
+// pooledConns is how many server connections a test has through PgBouncer: no fewer than the transactions that it has open.
+const pooledConns = 20
+
 // again gives a subtest the database as newShop made it. Subtests that share one so run one after the other.
 func (s *shop) again(t testing.TB) *shop {
 	t.Helper()
-	s = &shop{s.DB, t}
+	s = &shop{s.DB, t, s.direct}
 	s.exec(`SELECT once.drop_scope('orders', p_discard_keys => true);
 		DO $$
 		DECLARE v_object text;

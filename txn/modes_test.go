@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce"
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/txn"
 )
 
@@ -117,6 +118,9 @@ func TestEveryQueryExecMode(t *testing.T) {
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
+			if mode != pgx.QueryExecModeExec && mode != pgx.QueryExecModeSimpleProtocol {
+				pgbouncer.NeedsSession(t, "statements that one round trip prepares and another executes")
+			}
 			configure := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }
 			all := newShop(t)
 			t.Run("pool", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce"
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/txn"
 )
 
@@ -128,6 +129,7 @@ func TestNoDatabase(t *testing.T) {
 
 func TestTheWaitOfTheSessionIsRespected(t *testing.T) {
 	t.Parallel()
+	pgbouncer.NeedsSession(t, "its lock_timeout")
 	s := newShop(t)
 	release := s.holding(request("k"))
 	conn := s.conn()

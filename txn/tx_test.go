@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/txn"
 )
 
@@ -66,25 +67,32 @@ func TestTxStatements(t *testing.T) {
 		require.Equal(t, 2, n)
 		require.ErrorIs(t, tx.QueryRow(ctx, "SELECT 1 WHERE false").Scan(&n), pgx.ErrNoRows)
 
-		description, err := tx.Prepare(ctx, "add", "INSERT INTO public.orders (ref) VALUES ($1)")
-		require.NoError(t, err)
-		require.Len(t, description.ParamOIDs, 1)
-		_, err = tx.Exec(ctx, "add", "b")
-		require.NoError(t, err)
-
-		copied, err := tx.CopyFrom(ctx, pgx.Identifier{"public", "orders"}, []string{"ref"}, pgx.CopyFromRows([][]any{{"c"}, {"d"}}))
+		copied, err := tx.CopyFrom(ctx, pgx.Identifier{"public", "orders"}, []string{"ref"}, pgx.CopyFromRows([][]any{{"b"}, {"c"}}))
 		require.NoError(t, err)
 		require.Equal(t, int64(2), copied)
 
 		batch := &pgx.Batch{}
-		batch.Queue("INSERT INTO public.orders (ref) VALUES ($1)", "e")
+		batch.Queue("INSERT INTO public.orders (ref) VALUES ($1)", "d")
 		batch.Queue("SELECT count(*) FROM public.orders").QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
 		require.NoError(t, tx.SendBatch(ctx, batch).Close())
-		require.Equal(t, 5, n)
-		require.Equal(t, []string{"a", "b", "c", "d", "e"}, refs(t, tx))
+		require.Equal(t, 4, n)
+		require.Equal(t, []string{"a", "b", "c", "d"}, refs(t, tx))
 
 		require.NotNil(t, tx.Conn())
 		require.Equal(t, byte('T'), tx.Conn().PgConn().TxStatus())
+	})
+}
+
+func TestTxPrepares(t *testing.T) {
+	t.Parallel()
+	pgbouncer.NeedsSession(t, "a prepared statement")
+	eachTx(t, func(t *testing.T, _ *shop, tx pgx.Tx) {
+		description, err := tx.Prepare(t.Context(), "add", "INSERT INTO public.orders (ref) VALUES ($1)")
+		require.NoError(t, err)
+		require.Len(t, description.ParamOIDs, 1)
+		_, err = tx.Exec(t.Context(), "add", "a")
+		require.NoError(t, err)
+		require.Equal(t, []string{"a"}, refs(t, tx))
 	})
 }
 

@@ -1,10 +1,10 @@
-// Package pgproxy is a TCP proxy that understands the PostgreSQL protocol well enough to do two things to a
-// connection: make it slow, and cut it while a COMMIT is under way. Tests and benchmarks stand it between a
-// client and a real server.
+// Package pgproxy is a TCP proxy that understands the PostgreSQL protocol well enough to do three things to a
+// connection: make it slow, cut it, and stall it; at any boundary between two messages, or while a COMMIT is under
+// way. Tests and benchmarks stand it between a client and a real server.
 //
 // It reads the protocol in clear. TLS and GSSAPI encryption are refused on the server's behalf, so a client
-// needs sslmode=disable or prefer. Only transactions that are ended by a statement (COMMIT, END) can be cut, in
-// the simple and in the extended protocol; the commit that a lone statement does by itself is not seen.
+// needs sslmode=disable or prefer. As a COMMIT it knows the statement (COMMIT, END), in the simple and in the extended
+// protocol; the commit that a lone statement does by itself is not seen.
 package pgproxy
 
 import (
@@ -16,26 +16,6 @@ import (
 	"time"
 )
 
-// When says on which side of the server's commit a connection is cut.
-type When int
-
-const (
-	// BeforeServer cuts before the COMMIT reaches the server: the transaction is rolled back. What the client
-	// sent ahead of the COMMIT, even in the same pipeline, still reaches the server.
-	BeforeServer When = iota
-	// AfterServer cuts after the server has committed: the answer is lost from the COMMIT's CommandComplete on,
-	// answers ahead of it still reach the client. A COMMIT that the server answers with ROLLBACK or an error is
-	// let through and leaves the cut armed.
-	AfterServer
-)
-
-func (w When) String() string {
-	if w == AfterServer {
-		return "after server"
-	}
-	return "before server"
-}
-
 // Proxy forwards connections to one server. Its methods are safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
@@ -44,8 +24,9 @@ type Proxy struct {
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex
-	armed    []When
+	armed    []*fault
 	cuts     int
+	messages [2]int // by Side
 	closed   bool
 	sessions map[*session]struct{}
 }
@@ -70,21 +51,6 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // follow each other closely are all under way at once, as on a real line: a pipeline pays the delay once.
 // The default is no delay.
 func (p *Proxy) SetDelay(roundTrip time.Duration) { p.delay.Store(int64(roundTrip / 2)) }
-
-// CutCommit arms one cut, of whichever connection commits next. Armed cuts are used up one by one in the order
-// in which they were armed.
-func (p *Proxy) CutCommit(when When) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.armed = append(p.armed, when)
-}
-
-// Cuts is the number of cuts that happened.
-func (p *Proxy) Cuts() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.cuts
-}
 
 // Close stops listening, drops all connections and waits until their goroutines have ended.
 func (p *Proxy) Close() error {
@@ -142,18 +108,6 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	delete(p.sessions, s)
 	p.mu.Unlock()
-}
-
-// takeCut uses up the oldest armed cut if it is of this kind.
-func (p *Proxy) takeCut(when When) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.armed) == 0 || p.armed[0] != when {
-		return false
-	}
-	p.armed = p.armed[1:]
-	p.cuts++
-	return true
 }
 
 func (p *Proxy) due() time.Time { return time.Now().Add(time.Duration(p.delay.Load())) }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -32,14 +33,15 @@ type session struct {
 	toClient       chan segment
 	done           chan struct{}
 	once           sync.Once
+	over           atomic.Bool // cut or hung up: what is still said counts for nothing
 
 	// What the client has prepared and bound so far: true where it is a COMMIT. Used by the client's reader only.
 	statements map[string]bool
 	portals    map[string]bool
 }
 
-// segment is what one read gave, to be written when it is due. The last one of a direction has end set: both
-// connections are closed then, after everything ahead of it was written.
+// segment is what one read gave, to be written when it is due. The last one of a direction has end set: the session ends
+// then, after everything ahead of it was written.
 type segment struct {
 	due  time.Time
 	data []byte
@@ -67,12 +69,12 @@ func (s *session) run() {
 	wg.Go(func() { s.write(s.client, s.toClient) })
 	wg.Go(func() {
 		if s.startup() {
-			s.read(s.client, s.toServer, s.cutsBefore)
+			s.read(s.client, Client, s.toServer, s.runsCommit)
 		} else {
 			s.push(s.toServer, segment{due: s.proxy.due(), end: true})
 		}
 	})
-	wg.Go(func() { s.read(s.server, s.toClient, s.cutsAfter) })
+	wg.Go(func() { s.read(s.server, Server, s.toClient, saysCommitted) })
 	wg.Wait()
 }
 
@@ -82,6 +84,17 @@ func (s *session) close() {
 		_ = s.client.Close()
 		_ = s.server.Close()
 	})
+}
+
+// hangUp ends the session from the client's side: the client is closed at once, the server is told that nothing follows. Its
+// answers are still taken, to be thrown away: a server that cannot write drops what it has not yet read.
+func (s *session) hangUp() {
+	s.over.Store(true)
+	_ = s.client.Close()
+	half, ok := s.server.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		s.close()
+	}
 }
 
 // startup passes on the client's first packet, which has no type byte. False means that the connection is over.
@@ -109,17 +122,17 @@ func (s *session) startup() bool {
 		if _, err := io.ReadFull(s.client, packet[8:]); err != nil {
 			return false
 		}
-		s.push(s.toServer, segment{due: s.proxy.due(), data: packet})
-		return code != cancelRequestCode // nothing follows a cancel request
+		goesOn := s.forward(s.toServer, s.proxy.due(), nil, packet, s.proxy.meet(s, Client, false))
+		return goesOn && code != cancelRequestCode // nothing follows a cancel request
 	}
 }
 
-// read passes on whole messages until the connection ends, is malformed, or cut says that it ends here.
-func (s *session) read(from io.Reader, to chan<- segment, cut func(kind byte, body []byte) (bool, error)) {
+// read passes on whole messages of one side until the connection ends, is malformed, or is cut.
+func (s *session) read(conn io.Reader, from Side, to chan<- segment, isCommit func(kind byte, body []byte) (bool, error)) {
 	var pending []byte
 	chunk := make([]byte, 64<<10)
 	for {
-		n, readErr := from.Read(chunk)
+		n, readErr := conn.Read(chunk)
 		due := s.proxy.due()
 		pending = append(pending, chunk[:n]...)
 
@@ -137,22 +150,65 @@ func (s *session) read(from io.Reader, to chan<- segment, cut func(kind byte, bo
 			if len(rest) < size {
 				break
 			}
-			now, err := cut(rest[0], rest[5:size])
-			if now || err != nil {
+			commit, err := isCommit(rest[0], rest[5:size])
+			if err != nil {
 				end = true
 				break
 			}
-			whole += size
+			fault := s.proxy.meet(s, from, commit)
+			if fault == nil {
+				whole += size
+				continue
+			}
+			if !s.forward(to, due, pending[:whole], rest[:size], fault) {
+				return
+			}
+			pending, whole, due = rest[size:], 0, s.proxy.due()
 		}
 
-		if whole > 0 {
-			s.push(to, segment{due: due, data: append([]byte(nil), pending[:whole]...)})
-			pending = append(pending[:0], pending[whole:]...)
-		}
+		s.pass(to, due, pending[:whole])
+		pending = pending[whole:]
 		if end {
+			s.over.Store(true)
 			s.push(to, segment{due: due, end: true})
 			return
 		}
+	}
+}
+
+// forward passes on what is ahead of a message and, as far as the fault lets it, the message. nil is no fault. False means
+// that the connection is over.
+func (s *session) forward(to chan<- segment, due time.Time, ahead, message []byte, f *fault) bool {
+	s.pass(to, due, ahead)
+	if f == nil || f.After {
+		s.pass(to, due, message)
+	}
+	if f == nil {
+		return true
+	}
+	if f.stall != nil {
+		close(f.stall.reached)
+		select {
+		case <-s.done:
+			return false
+		case <-f.stall.over:
+		}
+	}
+	if f.stall == nil || f.stall.cut {
+		s.over.Store(true) // of a cut it is already
+		s.push(to, segment{due: due, end: true})
+		return false
+	}
+	if !f.After {
+		s.pass(to, s.proxy.due(), message)
+	}
+	return true
+}
+
+// pass forwards a copy of data, if there is any.
+func (s *session) pass(to chan<- segment, due time.Time, data []byte) {
+	if len(data) > 0 {
+		s.push(to, segment{due: due, data: append([]byte(nil), data...)})
 	}
 }
 
@@ -163,7 +219,7 @@ func (s *session) push(to chan<- segment, seg segment) {
 	}
 }
 
-func (s *session) write(to io.Writer, from <-chan segment) {
+func (s *session) write(to net.Conn, from <-chan segment) {
 	for {
 		select {
 		case <-s.done:
@@ -171,10 +227,14 @@ func (s *session) write(to io.Writer, from <-chan segment) {
 		case seg := <-from:
 			sleepUntil(seg.due)
 			if seg.end {
-				s.close()
+				if to == s.server {
+					s.hangUp()
+				} else {
+					s.close()
+				}
 				return
 			}
-			if _, err := to.Write(seg.data); err != nil {
+			if _, err := to.Write(seg.data); err != nil && !s.over.Load() {
 				s.close()
 				return
 			}
@@ -182,16 +242,15 @@ func (s *session) write(to io.Writer, from <-chan segment) {
 	}
 }
 
-// cutsBefore follows the client's statements and portals, and is true at the message that would run a COMMIT
-// which is to be cut.
-func (s *session) cutsBefore(kind byte, body []byte) (bool, error) {
+// runsCommit follows the client's statements and portals, and is true of a message that runs a COMMIT.
+func (s *session) runsCommit(kind byte, body []byte) (bool, error) {
 	switch kind {
 	case 'Q':
 		var msg pgproto3.Query
 		if err := msg.Decode(body); err != nil {
 			return false, errMalformed
 		}
-		return hasCommit(msg.String) && s.proxy.takeCut(BeforeServer), nil
+		return hasCommit(msg.String), nil
 	case 'P':
 		var msg pgproto3.Parse
 		if err := msg.Decode(body); err != nil {
@@ -209,7 +268,7 @@ func (s *session) cutsBefore(kind byte, body []byte) (bool, error) {
 		if err := msg.Decode(body); err != nil {
 			return false, errMalformed
 		}
-		return s.portals[msg.Portal] && s.proxy.takeCut(BeforeServer), nil
+		return s.portals[msg.Portal], nil
 	case 'C':
 		var msg pgproto3.Close
 		if err := msg.Decode(body); err != nil {
@@ -224,9 +283,9 @@ func (s *session) cutsBefore(kind byte, body []byte) (bool, error) {
 	return false, nil
 }
 
-// cutsAfter is true at the server's answer to a COMMIT which is to be cut. The server sends it when the
-// transaction is durable and visible.
-func (s *session) cutsAfter(kind byte, body []byte) (bool, error) {
+// saysCommitted is true of the server's answer to a COMMIT. The server sends it when the transaction is durable and
+// visible.
+func saysCommitted(kind byte, body []byte) (bool, error) {
 	if kind != 'C' {
 		return false, nil
 	}
@@ -234,5 +293,5 @@ func (s *session) cutsAfter(kind byte, body []byte) (bool, error) {
 	if err := msg.Decode(body); err != nil {
 		return false, errMalformed
 	}
-	return string(msg.CommandTag) == "COMMIT" && s.proxy.takeCut(AfterServer), nil
+	return string(msg.CommandTag) == "COMMIT", nil
 }

@@ -623,6 +623,10 @@ BEGIN
         SELECT r.state, r.generation, r.claim_id, r.attempt, r.fingerprint, r.result, r.content_type, r.meta,
                r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until, r.checkpoints, r.note
           FROM ({rows}) AS r;
+    -- No row may also mean that, since the fence was read, the row was moved to a generation that this epoch does not know.
+    IF NOT FOUND AND pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NEXT v_again;
+    END IF;
 END
 $body$
 $template$, p_scope, p_epoch, p_generation, p_sealed);
@@ -2208,13 +2212,18 @@ BEGIN
     PERFORM once._check_scope_name(p_name);
     PERFORM once._check_policy(p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
                                p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive);
-    INSERT INTO once.scope (name, dedup_window, retry_horizon, generations, lease, max_attempts, on_expiry,
+    -- Sequences do not follow a logical switchover: numbers that are taken are passed over.
+    LOOP
+        v_scope_id := nextval(pg_get_serial_sequence('once.scope', 'scope_id')::regclass);
+        EXIT WHEN NOT EXISTS (SELECT FROM once.scope AS s WHERE s.scope_id >= v_scope_id);
+    END LOOP;
+    INSERT INTO once.scope (scope_id, name, dedup_window, retry_horizon, generations, lease, max_attempts, on_expiry,
                             max_result_bytes, subject_required, rotate_rows, archive)
-    VALUES (p_name, p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
+    OVERRIDING SYSTEM VALUE
+    VALUES (v_scope_id, p_name, p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
             p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive)
-        ON CONFLICT DO NOTHING
-    RETURNING scope_id INTO v_scope_id;
-    IF v_scope_id IS NULL THEN
+        ON CONFLICT (name) DO NOTHING;
+    IF NOT FOUND THEN
         RAISE EXCEPTION 'scope % exists', p_name
             USING ERRCODE = 'ON006',
                   DETAIL = 'It has its own policy and keys, and is left as it is.',

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 )
 
 // Every step of maintenance may be lost after it was taken, but for what a sequence keeps. The claims do not notice, and the
@@ -91,7 +93,7 @@ func (b *base) terminate(tx pgx.Tx) {
 	require.True(b.t, get[bool](b.t, admin, "SELECT pg_terminate_backend($1)", gone))
 	require.Eventually(b.t, func() bool {
 		return !get[bool](b.t, admin, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)", gone)
-	}, 30*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	require.NoError(b.t, admin.Close(context.Background()))
 }
 
@@ -128,6 +130,7 @@ func TestTheSwitchIsInterrupted(t *testing.T) {
 // Whoever runs maintenance may have operators of the same names in the search_path.
 func TestMaintainDoesNotFollowTheSearchPath(t *testing.T) {
 	t.Parallel()
+	pgbouncer.NeedsSession(t, "its search_path")
 	b := newBase(t)
 	for _, sql := range []string{
 		"CREATE SCHEMA trap",

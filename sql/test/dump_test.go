@@ -7,14 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pgonce/pgonce/oncetest"
 )
 
 // dump is pg_dump's script of the database.
 func (b *base) dump(args ...string) []byte {
 	b.t.Helper()
-	cmd := osexec.CommandContext(b.t.Context(), program(b.t, "pg_dump"), append(args, b.URL)...)
+	cmd := osexec.CommandContext(b.t.Context(), pgDump(b.t, b.AdminURL), append(args, b.direct)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(b.t, cmd.Run(), stderr.String())
@@ -24,9 +22,9 @@ func (b *base) dump(args ...string) []byte {
 // restore runs a script in a database of its own.
 func restore(t *testing.T, script []byte) *base {
 	t.Helper()
-	b := &base{t: t, DB: oncetest.Postgres(t)}
+	b := empty(t)
 	b.exec("DROP SCHEMA once, once_data CASCADE")
-	cmd := osexec.CommandContext(t.Context(), program(t, "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", b.URL)
+	cmd := osexec.CommandContext(t.Context(), program(t, "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", b.direct)
 	cmd.Stdin = bytes.NewReader(script)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -35,7 +33,6 @@ func restore(t *testing.T, script []byte) *base {
 
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	program(t, "pg_dump")
 	for _, c := range []struct {
 		name    string
 		prepare func(t *testing.T, b *base) (args []string)
@@ -69,6 +66,7 @@ func TestRestore(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b, unfinished := old(t)
+			pgDump(t, b.AdminURL) // before there is more to do in vain
 			args := c.prepare(t, b)
 			r := restore(t, b.dump(args...))
 			if c.broken {

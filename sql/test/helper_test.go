@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/oncetest"
 )
 
@@ -23,6 +24,9 @@ type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
+
+// patience bounds everything that a test waits for. It is far more than is ever needed, so that a busy machine fails nothing.
+const patience = 30 * time.Second
 
 // window and horizon are those of the scopes of these tests; an hour is a generation.
 const (
@@ -35,11 +39,32 @@ const (
 type base struct {
 	t testing.TB
 	*oncetest.DB
+	direct string // the URL without PgBouncer, if there is one
+}
+
+// pooledConns is how many server connections a test has through PgBouncer: no fewer than the transactions that it has open.
+const pooledConns = 20
+
+// empty is a database without scopes.
+func empty(t testing.TB) *base {
+	t.Helper()
+	b := &base{t, oncetest.Postgres(t), ""}
+	b.direct = b.URL
+	if pgbouncer.Wanted() {
+		through := *b.DB
+		through.URL = pgbouncer.Start(t, b.URL, pooledConns)
+		var err error
+		through.Pool, err = pgxpool.New(t.Context(), through.URL)
+		require.NoError(t, err)
+		t.Cleanup(through.Pool.Close)
+		b.DB = &through
+	}
+	return b
 }
 
 func newBase(t testing.TB) *base {
 	t.Helper()
-	b := &base{t: t, DB: oncetest.Postgres(t)}
+	b := empty(t)
 	b.exec("SELECT once.create_scope('s', interval '2 hours', interval '1 hour', p_archive => 'discard')")
 	return b
 }
@@ -247,7 +272,7 @@ func (b *base) awaitBlocked(pid int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		return get[bool](b.t, b.Pool, "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = $1 AND NOT granted)", pid)
-	}, 30*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 // isCode reports whether err is a PostgreSQL error with the code.

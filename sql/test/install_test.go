@@ -58,7 +58,7 @@ func emptyDatabase(t *testing.T, adminURL string) string {
 // \restrict that newer minor versions add.
 func dumpSchema(t *testing.T, url string) string {
 	t.Helper()
-	dump, err := osexec.CommandContext(t.Context(), program(t, "pg_dump"), "-s", "--no-owner", "-n", "once", "-n", "once_data", "-d", url).Output()
+	dump, err := osexec.CommandContext(t.Context(), pgDump(t, url), "-s", "--no-owner", "-n", "once", "-n", "once_data", "-d", url).Output()
 	require.NoError(t, err)
 	var kept []string
 	for line := range strings.SplitSeq(string(dump), "\n") {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce"
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 )
 
 func TestAStrictClaimDoesNotWait(t *testing.T) {
@@ -62,6 +63,9 @@ func TestTheCallersLockTimeout(t *testing.T) {
 		for _, scope := range []string{"", "LOCAL "} {
 			t.Run(scope+wait, func(t *testing.T) {
 				t.Parallel()
+				if scope == "" {
+					pgbouncer.NeedsSession(t, "its lock_timeout after the transaction")
+				}
 				b := newBase(t)
 				b.exec("CREATE TABLE public.work (n integer)")
 				holder := b.begin(pgx.ReadCommitted)

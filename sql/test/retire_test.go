@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 )
 
 // past is when the first generation, sealed after a slice, is past its window.
@@ -179,7 +181,7 @@ func TestAClaimThatMeetsTheCarryOver(t *testing.T) {
 	mover := b.begin(pgx.ReadCommitted)
 	require.Equal(t, []string{"carry over 1: done"}, step(t, mover, past))
 
-	conn := b.session()
+	conn := b.begin(pgx.ReadCommitted)
 	connPID := pid(t, conn)
 	answer := make(chan string)
 	go func() {
@@ -261,7 +263,7 @@ func unlinked(t *testing.T) *base {
 	require.Eventually(t, func() bool {
 		exec(t, conn, "SELECT once._step_settle_epoch(s) FROM once.scope AS s")
 		return get[bool](t, conn, "SELECT bool_and(settled_at IS NOT NULL) FROM once.epoch")
-	}, 30*time.Second, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 	return b
 }
 
@@ -320,6 +322,7 @@ func TestRotationIsBusyWhileTheParentIsLocked(t *testing.T) {
 
 func TestAnInterruptedDetachIsFinished(t *testing.T) {
 	t.Parallel()
+	pgbouncer.NeedsSession(t, "a statement_timeout outside a transaction")
 	b := unlinked(t)
 	conn := b.session()
 	reader := b.begin(pgx.ReadCommitted)
@@ -360,7 +363,7 @@ func TestDropScope(t *testing.T) {
 	// A claim that is not committed is waited for, and then counts.
 	writer := b.begin(pgx.ReadCommitted)
 	claim(t, writer, "new", "")
-	conn := b.session()
+	conn := b.begin(pgx.ReadCommitted)
 	connPID := pid(t, conn)
 	failure := make(chan error)
 	go func() {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 )
 
 func TestRotateByAge(t *testing.T) {
@@ -48,11 +50,11 @@ func TestRotateByRows(t *testing.T) {
 	}
 
 	write(0, 19)
-	require.Eventually(t, func() bool { return rows() == 19 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rows() == 19 }, patience, 10*time.Millisecond)
 	require.Empty(t, b.maintain(0))
 
 	write(19, 20)
-	require.Eventually(t, func() bool { return rows() == 20 }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return rows() == 20 }, patience, 10*time.Millisecond)
 	require.Contains(t, b.maintain(0), "rotate 2: done")
 	requireOutcome(t, b.Pool, "replay", "k0")
 
@@ -217,6 +219,7 @@ func TestMaintainRefusesATransactionBlock(t *testing.T) {
 
 func TestMaintainUnderAnyDefaultIsolation(t *testing.T) {
 	t.Parallel()
+	pgbouncer.NeedsSession(t, "its default_transaction_isolation")
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()

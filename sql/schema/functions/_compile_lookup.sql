@@ -26,6 +26,10 @@ BEGIN
         SELECT r.state, r.generation, r.claim_id, r.attempt, r.fingerprint, r.result, r.content_type, r.meta,
                r.omitted_bytes, r.claimed_at, r.finished_at, r.lease_until, r.checkpoints, r.note
           FROM ({rows}) AS r;
+    -- No row may also mean that, since the fence was read, the row was moved to a generation that this epoch does not know.
+    IF NOT FOUND AND pg_sequence_last_value({fence}) <> {epoch} THEN
+        RETURN NEXT v_again;
+    END IF;
 END
 $body$
 $template$, p_scope, p_epoch, p_generation, p_sealed);

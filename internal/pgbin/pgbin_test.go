@@ -1,7 +1,6 @@
-package oncetest
+package pgbin
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +28,7 @@ func lookIn(dir string) func(string) (string, error) {
 	}
 }
 
-func TestBinDir(t *testing.T) {
+func TestFinder(t *testing.T) {
 	t.Parallel()
 	server := []string{"initdb", "pg_ctl", "postgres"}
 	root := t.TempDir()
@@ -46,43 +45,53 @@ func TestBinDir(t *testing.T) {
 
 	globs := []string{filepath.Join(root, "lib/*/bin")}
 	for name, c := range map[string]struct {
-		finder binDirFinder
+		finder Finder
 		want   string
 	}{
-		"NewestWithAServer":   {binDirFinder{globs: globs, lookPath: lookIn(root)}, v16},
-		"PgConfigFirst":       {binDirFinder{globs: globs, lookPath: lookIn(config)}, config},
-		"PgConfigOfLibpqOnly": {binDirFinder{globs: globs, lookPath: lookIn(libpq)}, v16},
-		"LinkInPath":          {binDirFinder{globs: globs, lookPath: lookIn(links)}, beta},
-		"Fixed":               {binDirFinder{fixed: v14, globs: globs, lookPath: lookIn(config)}, v14},
+		"NewestWithAServer":   {Finder{globs, lookIn(root)}, v16},
+		"PgConfigFirst":       {Finder{globs, lookIn(config)}, config},
+		"PgConfigOfLibpqOnly": {Finder{globs, lookIn(libpq)}, v16},
+		"LinkInPath":          {Finder{globs, lookIn(links)}, beta},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := c.finder.find(t.Context())
+			dir, err := c.finder.Find(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, c.want, dir)
 		})
 	}
 
-	t.Run("FixedTooOld", func(t *testing.T) {
-		t.Parallel()
-		_, err := binDirFinder{fixed: v9, globs: globs, lookPath: lookIn(config)}.find(t.Context())
-		require.EqualError(t, err, "PGONCE_PG_BINDIR: "+v9+"/postgres is version 9, pgonce needs 14 or later")
-		require.True(t, errors.As(err, new(finalError)))
-	})
-	t.Run("FixedIncomplete", func(t *testing.T) {
-		t.Parallel()
-		_, err := binDirFinder{fixed: libpq, globs: globs, lookPath: lookIn(config)}.find(t.Context())
-		require.EqualError(t, err, "PGONCE_PG_BINDIR: "+libpq+" has no initdb")
-	})
 	t.Run("Incomplete", func(t *testing.T) {
 		t.Parallel()
-		_, err := binDirFinder{lookPath: lookIn(libpq)}.find(t.Context())
+		_, err := Finder{lookPath: lookIn(libpq)}.Find(t.Context())
 		require.EqualError(t, err, "no server programs: "+libpq+" has no initdb")
-		require.False(t, errors.As(err, new(finalError)))
 	})
 	t.Run("Nothing", func(t *testing.T) {
 		t.Parallel()
-		_, err := binDirFinder{lookPath: lookIn(root)}.find(t.Context())
+		_, err := Finder{lookPath: lookIn(root)}.Find(t.Context())
 		require.ErrorContains(t, err, "PGONCE_PG_BINDIR can name one")
+	})
+	t.Run("Major", func(t *testing.T) {
+		t.Parallel()
+		f := Finder{globs, lookIn(config)}
+		for major, want := range map[int][2]string{14: {v14, "14.18"}, 16: {config, "16.9"}} {
+			dir, version, found := f.FindMajor(t.Context(), major)
+			require.True(t, found)
+			require.Equal(t, want, [2]string{dir, version})
+		}
+		for _, major := range []int{9, 15, 18} {
+			_, _, found := f.FindMajor(t.Context(), major)
+			require.False(t, found, major)
+		}
+	})
+	t.Run("CheckTooOld", func(t *testing.T) {
+		t.Parallel()
+		_, err := Check(t.Context(), v9)
+		require.EqualError(t, err, v9+"/postgres is version 9, pgonce needs 14 or later")
+	})
+	t.Run("CheckIncomplete", func(t *testing.T) {
+		t.Parallel()
+		_, err := Check(t.Context(), libpq)
+		require.EqualError(t, err, libpq+" has no initdb")
 	})
 }
