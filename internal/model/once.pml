@@ -371,7 +371,7 @@ locked:
     :: else
     fi;
 
-    /* _compile_claim.sql: INSERT INTO {open} (claimed_at, finished_at, claim_id, */
+    /* _compile_claim.sql: INSERT INTO {open} (claimed_at, finished_at, lease_until, claim_id, */
     atomic {
         if
         :: OFF(FENCE_BEFORE_LEAF) && fence != e -> goto missed
