@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
+	"net/url"
 	"testing"
 	"time"
 
@@ -18,7 +20,13 @@ import (
 )
 
 // The tests of this file let every way to do something once lose its connection, or have it stand still, at every single
-// message of its conversation with the server, and compare what the caller was told with what happened.
+// message of its conversation with the server, and compare what the caller was told with what happened. Nearly all of their
+// time is that of the server starting another process for every connection that was lost, so by default they take a sample.
+
+var slow = flag.Bool("slow", false, "have the TestWire tests go through all boundaries of each conversation, not a sample of them")
+
+// spread is how many boundaries the sample has, at the least, beside those at the end of the conversation.
+const spread = 3
 
 // wireFlow is one way to do something once.
 type wireFlow struct {
@@ -137,15 +145,25 @@ var wireFlows = []wireFlow{
 	{name: "Claim in the caller's transaction", dial: dialClaim, warm: 2, callerCommits: true, boundaries: 25},
 }
 
-// wire is a flow under test: a database, the proxy before it, and what happened so far.
+// wire is a flow under test: a database that other flows use too, a proxy of its own before it, and what happened so far.
 type wire struct {
 	*shop
 	flow  wireFlow
 	proxy *pgproxy.Proxy
 	url   string
-	n     int // of cases
+	name  string // of the application, by which the server tells this flow's connections from others'
+	first int    // boundary of the sample, from 0 on, modulo the distance between two
+	n     int    // of cases
 
 	acknowledged, cleared, repeated, unknown, plain int
+}
+
+func newWire(s *shop, t testing.TB, flow wireFlow) *wire {
+	t.Helper()
+	w := &wire{shop: &shop{s.DB, t, s.direct}, flow: flow, name: "wire " + flow.name}
+	w.proxy, w.url = w.throughProxy()
+	w.url += "&application_name=" + url.QueryEscape(w.name)
+	return w
 }
 
 // told is what the caller was told, and how often the function ran to its end.
@@ -201,9 +219,9 @@ func (w *wire) hangUp(handle wireHandle) {
 	handle.close()
 }
 
-// quiet is whether no transaction goes on, so that the messages that follow are those of the next operation.
+// quiet is whether no transaction of the flow goes on.
 func (w *wire) quiet() bool {
-	return w.count("pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'") == 0
+	return w.count("pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND state <> 'idle'", w.name) == 0
 }
 
 // prepare names a key that no other test uses, since this process remembers those that it has seen finished. For a replay it
@@ -247,6 +265,24 @@ func (w *wire) learn() (points []pgproxy.Point) {
 	w.acknowledged = 0
 	require.GreaterOrEqual(w.t, len(points), w.flow.boundaries)
 	return points
+}
+
+// sample is those of the points that are tried: all, or else some that are spread evenly, the two before the last messages of
+// either side, if there is a COMMIT, so that it is kept from the server or its answer from the client, and the very last.
+func (w *wire) sample(points []pgproxy.Point) (tried []pgproxy.Point) {
+	last := map[pgproxy.Side]int{}
+	for _, point := range points {
+		last[point.From] = point.N
+	}
+	stride := len(points) / spread
+	for i, point := range points {
+		commit := !w.flow.replays && !point.After && point.N >= last[point.From]-1
+		if *slow || commit || i%stride == w.first%stride || i == len(points)-1 {
+			tried = append(tried, point)
+		}
+	}
+	w.t.Logf("%d of %d boundaries", len(tried), len(points))
+	return tried
 }
 
 // judge compares what the caller was told with what happened, which the same operation tells when it is done again past the
@@ -323,15 +359,17 @@ func isRefusal(err error) bool {
 	return errors.As(err, &failed) && !failed.Replayed && errors.Is(err, errBusiness)
 }
 
-func eachWireFlow(t *testing.T, flows []wireFlow, test func(w *wire)) {
+// eachWireFlow tests the flows side by side. Their samples begin at different boundaries, from first on.
+func eachWireFlow(t *testing.T, flows []wireFlow, first int, test func(w *wire)) {
 	t.Helper()
-	for _, flow := range flows {
+	s := newShop(t)
+	t.Cleanup(func() { s.requireIdle(s.Pool) }) // once all flows are over
+	for i, flow := range flows {
 		t.Run(flow.name, func(t *testing.T) {
 			t.Parallel()
-			w := &wire{shop: newShop(t), flow: flow}
-			w.proxy, w.url = w.throughProxy()
+			w := newWire(s, t, flow)
+			w.first = first + 3*i
 			test(w)
-			w.requireIdle(w.Pool)
 			t.Logf("%d acknowledged, of these %d after a repetition; %d unknown, %d failed", w.acknowledged, w.repeated, w.unknown, w.plain)
 		})
 	}
@@ -342,9 +380,8 @@ func TestWireCutAtEveryMessage(t *testing.T) {
 	t.Parallel()
 	eachWireFlow(t, append(wireFlows, wireFlow{
 		name: "Run from the first connection on", dial: dialRun, boundaries: 80,
-	}), func(w *wire) {
-		points := w.learn()
-		for i, point := range points {
+	}), 0, func(w *wire) {
+		for i, point := range w.sample(w.learn()) {
 			req, id := w.prepare()
 			result, handle := w.do(w.t.Context(), req, func() { w.proxy.CutAt(point) })
 			w.hangUp(handle)
@@ -370,8 +407,8 @@ func TestWireCutAtEveryMessage(t *testing.T) {
 // The line stands still at each boundary until the caller's context ends; what was held arrives late.
 func TestWireStallAtEveryMessage(t *testing.T) {
 	t.Parallel()
-	eachWireFlow(t, wireFlows, func(w *wire) {
-		for _, point := range w.learn() {
+	eachWireFlow(t, wireFlows, 2, func(w *wire) {
+		for _, point := range w.sample(w.learn()) {
 			for timeout := 20 * time.Millisecond; !w.stallAt(point, timeout); timeout *= 4 {
 				require.Less(w.t, timeout, patience, point)
 			}
@@ -385,7 +422,7 @@ func TestWireStallAtEveryMessage(t *testing.T) {
 
 // stallAt returns false if the operation did not come to the point, because the machine was too slow for the timeout of what
 // goes on after the end of the context.
-func (w *wire) stallAt(point pgproxy.Point, timeout time.Duration) (reached bool) {
+func (w *wire) stallAt(point pgproxy.Point, timeout time.Duration) bool {
 	w.t.Helper()
 	req, id := w.prepare()
 	req.CommitTimeout = timeout
@@ -399,15 +436,22 @@ func (w *wire) stallAt(point pgproxy.Point, timeout time.Duration) (reached bool
 			case <-stall.Reached():
 				cancel()
 			case <-ctx.Done():
+				return
 			}
+			time.Sleep(10 * timeout)
+			stall.Release() // by now only the rollback behind a replay of RunSQL is left, whose patience is of seconds
 		}()
 	})
-	select {
-	case <-stall.Reached():
-		reached = true
-	case <-time.After(patience / 10): // the rollback behind a replay comes later
-		w.proxy.Disarm()
+	reached := func() bool {
+		select {
+		case <-stall.Reached():
+			return true
+		default:
+			return false
+		}
 	}
+	eventually(w.t, func() bool { return reached() || handle.idle() }, "a connection was not given back") // the rollback comes late
+	w.proxy.Disarm()
 
 	// Somebody tries at once, while the server may still know nothing of it.
 	req.CommitTimeout = patience
@@ -423,7 +467,7 @@ func (w *wire) stallAt(point pgproxy.Point, timeout time.Duration) (reached bool
 		w.compare(req, id, result, again, point)
 		w.settled(req, again)
 	}
-	return reached
+	return reached()
 }
 
 // settled says that what was done remains done once, also when everything that was held has arrived.
@@ -445,8 +489,7 @@ func TestWireACommitThatArrivesLate(t *testing.T) {
 	for name, arrives := range map[string]bool{"late": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &wire{shop: newShop(t), flow: wireFlows[0]}
-			w.proxy, w.url = w.throughProxy()
+			w := newWire(newShop(t), t, wireFlows[0])
 			points := w.learn()
 			last := 0 // message of the client: it belongs to COMMIT
 			for _, point := range points {
