@@ -26,7 +26,7 @@ import (
 var slow = flag.Bool("slow", false, "have the TestWire tests go through all boundaries of each conversation, not a sample of them")
 
 // spread is how many boundaries the sample has, at the least, beside those at the end of the conversation.
-const spread = 3
+const spread = 2
 
 // wireFlow is one way to do something once.
 type wireFlow struct {
@@ -267,8 +267,9 @@ func (w *wire) learn() (points []pgproxy.Point) {
 	return points
 }
 
-// sample is those of the points that are tried: all, or else some that are spread evenly, the two before the last messages of
-// either side, if there is a COMMIT, so that it is kept from the server or its answer from the client, and the very last.
+// sample is those of the points that are tried: all, or else some that are spread evenly, and the end of the conversation: the
+// points before the last two messages of either side, where COMMIT may be kept from the server or its answer from the client;
+// and the very last one, where no other is sure to let the answer through.
 func (w *wire) sample(points []pgproxy.Point) (tried []pgproxy.Point) {
 	last := map[pgproxy.Side]int{}
 	for _, point := range points {
@@ -277,7 +278,8 @@ func (w *wire) sample(points []pgproxy.Point) (tried []pgproxy.Point) {
 	stride := len(points) / spread
 	for i, point := range points {
 		commit := !w.flow.replays && !point.After && point.N >= last[point.From]-1
-		if *slow || commit || i%stride == w.first%stride || i == len(points)-1 {
+		whole := (w.flow.replays || w.flow.callerCommits) && i == len(points)-1
+		if *slow || commit || whole || i%stride == w.first%stride {
 			tried = append(tried, point)
 		}
 	}
