@@ -148,12 +148,13 @@ var wireFlows = []wireFlow{
 // wire is a flow under test: a database that other flows use too, a proxy of its own before it, and what happened so far.
 type wire struct {
 	*shop
-	flow  wireFlow
-	proxy *pgproxy.Proxy
-	url   string
-	name  string // of the application, by which the server tells this flow's connections from others'
-	first int    // boundary of the sample, from 0 on, modulo the distance between two
-	n     int    // of cases
+	flow   wireFlow
+	proxy  *pgproxy.Proxy
+	url    string
+	name   string // of the application, by which the server tells this flow's connections from others'
+	handle *wireHandle
+	first  int // boundary of the sample, from 0 on, modulo the distance between two
+	n      int // of cases
 
 	acknowledged, cleared, repeated, unknown, plain int
 }
@@ -198,12 +199,21 @@ func (w *wire) fn(calls *int) wireFunc {
 	}
 }
 
-// do dials anew, prepares, and does the operation: arm is called between the two. The handle is the caller's to hang up.
+// do prepares the handle and does the operation: arm is called between the two. The handle is that of the case before, whose
+// lost connection must not come back, unless its first connection is what is looked at. It is the caller's to hang up.
 func (w *wire) do(ctx context.Context, req txn.Request, arm func()) (told, wireHandle) {
 	w.t.Helper()
-	handle := w.flow.dial(w.t, w.url)
+	if w.handle == nil || w.flow.warm == 0 {
+		handle := w.flow.dial(w.t, w.url)
+		w.handle = &handle
+	}
+	handle := *w.handle
 	for i := range w.flow.warm {
-		_, _, err := handle.op(w.t.Context(), w.request(fmt.Sprintf("%s, warm %d", req.Key, i)), w.fn(new(int)))
+		key := fmt.Sprintf("%s, warm %d", req.Key, i)
+		if w.flow.remembered {
+			key = req.Key + ", warm" // so that the second time is a look-up
+		}
+		_, _, err := handle.op(w.t.Context(), w.request(key), w.fn(new(int)))
 		require.Equal(w.t, w.flow.refuses, err != nil, err)
 	}
 	arm()
@@ -212,11 +222,13 @@ func (w *wire) do(ctx context.Context, req txn.Request, arm func()) (told, wireH
 	return result, handle
 }
 
-// hangUp says that the connection was given back, and closes it.
+// hangUp says that the connection was given back, and closes the handle if the next case needs a new one.
 func (w *wire) hangUp(handle wireHandle) {
 	w.t.Helper()
 	eventually(w.t, handle.idle, "a connection was not given back")
-	handle.close()
+	if w.flow.warm == 0 {
+		handle.close()
+	}
 }
 
 // quiet is whether no transaction of the flow goes on.
@@ -506,7 +518,7 @@ func TestWireACommitThatArrivesLate(t *testing.T) {
 			}
 			stall := w.proxy.StallAt(pgproxy.Point{From: pgproxy.Client, N: last - 3}) // Bind, Describe, Execute, Sync
 			req, calls := request("late"), 0
-			req.CommitTimeout = 200 * time.Millisecond
+			req.CommitTimeout = 2 * time.Second // after the completion, which the end of the call would have canceled
 			type answer struct {
 				txn.Result[int64]
 				error
