@@ -94,7 +94,8 @@ func sqlForm(name, call string, complete bool) form {
 		}
 		a.Outcome = got[0].Outcome
 		if a.Outcome != pgonce.Fresh {
-			if a.Outcome == pgonce.Replay && got[0].Result != nil {
+			a.Value = string(got[0].Result)
+			if got[0].Result != nil && a.Outcome == pgonce.Replay {
 				if err := json.Unmarshal(got[0].Result, &a.Value); err != nil {
 					return a, err
 				}

@@ -122,6 +122,11 @@ func TestCase31ClaimsDoNotWaitForRetention(t *testing.T) {
 	b.rotate(slice)
 	b.settleDown(slice)
 
+	b.exec(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'rows are deleted'; END $$`)
+	for _, leaf := range []string{"s_g1", "s_g2"} {
+		b.exec("CREATE TRIGGER refuse BEFORE DELETE ON once_data." + leaf + " FOR EACH STATEMENT EXECUTE FUNCTION public.refuse()")
+	}
+
 	maintainer := b.session()
 	var steps []string
 	for round := 0; !slices.Contains(steps, "drop 1: done"); round++ {
@@ -129,7 +134,6 @@ func TestCase31ClaimsDoNotWaitForRetention(t *testing.T) {
 		tx, err := maintainer.Begin(t.Context())
 		require.NoError(t, err)
 		steps = append(steps, step(t, tx, past)...)
-		require.Zero(t, get[int](t, tx, "SELECT coalesce(sum(n_tup_del), 0) FROM pg_stat_xact_all_tables WHERE schemaname = 'once_data'"), steps)
 		for level, conn := range sessions { // the step has all its locks now
 			for name, call := range claimForms {
 				claims, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
