@@ -22,6 +22,15 @@ test-race: ## Run the tests of the transaction layer under the race detector
 test-docker: ## Run a small suite on a PostgreSQL from Docker (image: PGONCE_TEST_IMAGE)
 	PGONCE_TEST_DOCKER=1 go test -count 1 -timeout 10m ./oncetest
 
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (default 30s)
+	@set -e; for folder in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+	  for target in $$(grep -ho '^func Fuzz[A-Za-z0-9]*' $$folder/*_test.go | cut -d ' ' -f 2); do \
+	    echo "== $$folder $$target"; \
+	    go test $$folder -run '^$$' -fuzz "^$$target\$$" -fuzztime $(or $(FUZZTIME),30s) -parallel 2; \
+	  done; \
+	done
+
 .PHONY: soak
 soak: ## Random histories for DURATION (default 10m), checked for linearizability
 	go test ./internal/history -v -run Soak -soak $(or $(DURATION),10m) -timeout 0

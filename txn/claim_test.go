@@ -260,7 +260,7 @@ func TestClaimOutcomesAreErrorsThatLeaveTheTransactionUsable(t *testing.T) {
 	require.NoError(t, release())
 }
 
-func TestClaimOfAnOmittedResult(t *testing.T) {
+func TestCase22ClaimOfAnOmittedResult(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.exec(`SELECT once.alter_scope('orders', p_max_result_bytes => 1024)`)

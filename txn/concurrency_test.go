@@ -29,7 +29,7 @@ func together(n int, f func(i int)) {
 	done.Wait()
 }
 
-func TestOneKeyFromManySides(t *testing.T) {
+func TestCase06OneKeyFromManySides(t *testing.T) {
 	t.Parallel()
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		t.Run(string(level), func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestManyCallersOfFailingOperation(t *testing.T) {
 	s.requireIdle(pool)
 }
 
-func TestOtherKeysDoNotWait(t *testing.T) {
+func TestCase19OtherKeysDoNotWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.exec(`SELECT once.create_scope('refunds', '7 days', '3 days')`)

@@ -266,7 +266,7 @@ func TestContextCancelledInTheFunction(t *testing.T) {
 	}
 }
 
-func TestCompletionSurvivesTheContext(t *testing.T) {
+func TestCase24CompletionSurvivesTheContext(t *testing.T) {
 	t.Parallel()
 	eachHandle(t, func(t *testing.T, s *shop, db txn.Beginner) {
 		for _, key := range []string{"first", "second"} { // through the dispatcher, then by the epoch

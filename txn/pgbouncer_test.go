@@ -15,7 +15,7 @@ import (
 )
 
 // Before 1.21 PgBouncer knows nothing of prepared statements, so only the modes without them can be promised.
-func TestPgBouncerInTransactionMode(t *testing.T) {
+func TestCase08PgBouncerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		t.Run(mode.String(), func(t *testing.T) {

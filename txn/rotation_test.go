@@ -142,7 +142,7 @@ func TestAFreshClaimByAnEpochThatIsOver(t *testing.T) {
 
 // A caller that waited by an epoch that is over must not miss what the holder stored in the next one, wherever the
 // caller's own completion would go.
-func TestAWaitThatARotationPasses(t *testing.T) {
+func TestCase01AWaitThatARotationPasses(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, s *shop, req func(string) txn.Request) {
 		_, err := txn.Run(t.Context(), s.Pool, req("first"), order("first"))

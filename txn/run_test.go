@@ -74,7 +74,7 @@ func requireReplay[T any](t *testing.T, s *shop, value T) {
 	require.Equal(t, value, again.Value)
 }
 
-func TestAnotherFingerprintIsAMismatch(t *testing.T) {
+func TestCase20AnotherFingerprintIsAMismatchError(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	req := request("k")
@@ -122,7 +122,7 @@ func (s *shop) holding(req txn.Request) (release func() error) {
 	}
 }
 
-func TestStrictAnswersInProgressAtOnce(t *testing.T) {
+func TestCase05StrictAnswersInProgressAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	release := s.holding(request("k"))
@@ -315,7 +315,7 @@ func TestAnUnfinishedClaimOfAnotherIsInProgress(t *testing.T) {
 	require.ErrorIs(t, err, pgonce.ErrInProgress)
 }
 
-func TestAResultOverTheLimitIsOmitted(t *testing.T) {
+func TestCase22AResultOverTheLimitIsOmitted(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	s.exec(`SELECT once.alter_scope('orders', p_max_result_bytes => 1024)`)

@@ -223,7 +223,7 @@ func TestRunSQLRetriesConflicts(t *testing.T) {
 	s.requireIdleSQL(db)
 }
 
-func TestRunSQLCompletionSurvivesTheContext(t *testing.T) {
+func TestCase24RunSQLCompletionSurvivesTheContext(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	db := openSQL(t, s.URL)

@@ -80,5 +80,7 @@ SELECT is_partition_of('once_data', 's_g1', 'once_data', 's', 'a generation is a
 SELECT col_is_pk('once_data', 's_g1', ARRAY['subject', 'key'], 'one row a subject and key');
 SELECT is((SELECT reloptions FROM pg_class WHERE oid = 'once_data.s_g1'::regclass), ARRAY['vacuum_truncate=off'], 'vacuum does not truncate it');
 
+SELECT is((SELECT partdefid FROM pg_partitioned_table WHERE partrelid = 'once_data.s'::regclass), 0::oid, 'case 36: a scope has no default partition');
+
 SELECT * FROM finish();
 ROLLBACK;

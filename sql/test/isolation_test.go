@@ -24,7 +24,7 @@ func forLevels(t *testing.T, levels []pgx.TxIsoLevel, f func(t *testing.T, level
 
 // A snapshot that is older than a claim cannot see it, and still does not win it: in the open generation, in one sealed
 // since, and in one sealed and drained since.
-func TestAnOldSnapshotNeverWinsAClaimedKey(t *testing.T) {
+func TestCase02AnOldSnapshotNeverWinsAClaimedKey(t *testing.T) {
 	t.Parallel()
 	for _, rotations := range []int{0, 1, 2} {
 		for _, drained := range []bool{false, true} {
@@ -86,7 +86,7 @@ func TestAnOldSnapshotNeverWinsAClaimedKey(t *testing.T) {
 }
 
 // Two claims of one key, of which neither transaction sees the other: one wins.
-func TestConcurrentClaimsOfOneKey(t *testing.T) {
+func TestCase01ConcurrentClaimsOfOneKeyAcrossARotation(t *testing.T) {
 	t.Parallel()
 	forLevels(t, append(higher, pgx.ReadCommitted), func(t *testing.T, level pgx.TxIsoLevel) {
 		b := newBase(t)

@@ -89,7 +89,7 @@ func TestTheCallersLockTimeout(t *testing.T) {
 }
 
 // Duplicates of a finished key are answered at once, even while somebody holds its lock.
-func TestDuplicatesOfAFinishedKeyDoNotQueue(t *testing.T) {
+func TestCase07DuplicatesOfAFinishedKeyDoNotQueue(t *testing.T) {
 	t.Parallel()
 	forLevels(t, append(higher, pgx.ReadCommitted), func(t *testing.T, level pgx.TxIsoLevel) {
 		b := newBase(t)

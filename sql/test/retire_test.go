@@ -284,7 +284,8 @@ func TestDetachIsBusyWhileTheParentIsRead(t *testing.T) {
 	require.Contains(t, b.settleDown(past), "drop 1: done")
 }
 
-func TestDropIsBusyWhileTheLeafIsRead(t *testing.T) {
+// A drop that has to wait for a reader gives up soon, and neither keeps the next generation from being made nor takes it back.
+func TestCase35ABusyDropTakesNoRotationBack(t *testing.T) {
 	t.Parallel()
 	b := unlinked(t)
 	conn := b.session()
@@ -295,12 +296,19 @@ func TestDropIsBusyWhileTheLeafIsRead(t *testing.T) {
 	exec(t, reader, "SELECT count(*) FROM once_data.s_g1")
 	require.Contains(t, b.maintain(past), "drop 1: busy")
 	finish(t, b.Pool, "new")
+	report := b.maintain(past + slice)
+	require.Contains(t, report, "drop 1: busy")
+	require.Contains(t, report, "rotate 3: done")
+	require.Equal(t, "open", b.state(3))
+	finish(t, b.Pool, "newer")
+	require.Equal(t, 3, get[int](t, b.Pool, "SELECT generation FROM once.lookup('s', 'newer')"))
 	rollback(t, reader)
 	require.Contains(t, b.maintain(past), "drop 1: done")
+	requireOutcome(t, b.Pool, "replay", "new")
 }
 
 // A lock on the parent keeps a rotation waiting, but neither claims nor the maintenance of other scopes.
-func TestRotationIsBusyWhileTheParentIsLocked(t *testing.T) {
+func TestCase35RotationIsBusyWhileTheParentIsLocked(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
 	b.exec("SELECT once.create_scope('other', interval '2 hours', interval '1 hour')")

@@ -117,7 +117,7 @@ func TestSettleAfterRotation(t *testing.T) {
 	requireOutcome(t, b.Pool, "in_progress", "stale")
 }
 
-func TestDrainWaitsForASession(t *testing.T) {
+func TestCase10DrainWaitsForASession(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
 	finish(t, b.Pool, "first")
@@ -171,7 +171,7 @@ func TestDrainWaitsWithinItsBound(t *testing.T) {
 	requireOutcome(t, b.Pool, "fresh", "held")
 }
 
-func TestDrainWaitsForAPreparedTransaction(t *testing.T) {
+func TestCase10DrainWaitsForAPreparedTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
 	finish(t, b.Pool, "first")

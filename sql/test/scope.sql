@@ -52,8 +52,8 @@ INSERT INTO bad VALUES
     ('p_window => ''2 hours'', p_retry_horizon => ''1 hour'', p_max_result_bytes => 67108865', 'results too large'),
     ('p_window => ''2 hours'', p_retry_horizon => ''1 hour'', p_rotate_rows => -1', 'a negative number of rows'),
     ('p_window => ''2 hours'', p_retry_horizon => ''1 hour'', p_archive => ''shred''', 'an unknown archive');
-SELECT pg_temp.is_refused(format('SELECT once.create_scope(''bad'', %s)', args), 'ON004', 'create_scope refuses ' || what) FROM bad;
-SELECT pg_temp.is_refused(format('SELECT once.alter_scope(''s'', %s)', args), 'ON004', 'alter_scope refuses ' || what) FROM bad;
+SELECT pg_temp.is_refused(format('SELECT once.create_scope(''bad'', %s)', args), 'ON004', 'case 30: create_scope refuses ' || what) FROM bad;
+SELECT pg_temp.is_refused(format('SELECT once.alter_scope(''s'', %s)', args), 'ON004', 'case 30: alter_scope refuses ' || what) FROM bad;
 SELECT pg_temp.is_refused(format('SELECT once.create_scope(''bad'', %s)', args), 'ON004', 'create_scope wants it stated: ' || args)
   FROM unnest(ARRAY['NULL, ''1 hour''', '''2 hours'', NULL', 'NULL, NULL']) AS args;
 SELECT pg_temp.is_refused(format('SELECT once.create_scope(''bad'', ''2 hours'', ''1 hour'', %s => NULL)', p), 'ON004', 'create_scope refuses NULL: ' || p)

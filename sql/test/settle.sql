@@ -36,12 +36,12 @@ SELECT pg_temp.is_refused(format('SELECT once.%s(''s'', ''k'', %L, 1, %s)', f, :
 SELECT lives_ok(format($$SELECT once.complete('s', 'k', %L, 1, p_meta => to_jsonb(repeat('x', 16382)), p_content_type => repeat('x', 255))$$, :'id'), 'the largest metadata');
 SELECT results_eq($$SELECT state::text, result, omitted_bytes, octet_length(meta::text), finished_at IS NOT NULL FROM once.lookup('s', 'k')$$,
                   $$VALUES ('done', NULL::bytea, NULL::bigint, 16384, true)$$, 'a claim that is done');
-SELECT pg_temp.is_refused(format('SELECT once.%s(''s'', ''k'', %L, 1)', f, :'id'), 'ON007', f || ': a claim that is done')
+SELECT pg_temp.is_refused(format('SELECT once.%s(''s'', ''k'', %L, 1)', f, :'id'), 'ON007', 'case 04: ' || f || ': a claim that is done')
   FROM unnest(ARRAY['complete', 'fail', 'release']) AS f;
 SELECT pg_temp.fresh('f') AS id \gset
 SELECT lives_ok(format($$SELECT once.fail('s', 'f', %L, 1, 'no')$$, :'id'), 'fail');
 SELECT results_eq($$SELECT state::text, result FROM once.lookup('s', 'f')$$, $$VALUES ('failed', 'no'::bytea)$$, 'a claim that has failed');
-SELECT pg_temp.is_refused(format('SELECT once.%s(''s'', ''f'', %L, 1)', f, :'id'), 'ON007', f || ': a claim that has failed')
+SELECT pg_temp.is_refused(format('SELECT once.%s(''s'', ''f'', %L, 1)', f, :'id'), 'ON007', 'case 04: ' || f || ': a claim that has failed')
   FROM unnest(ARRAY['complete', 'fail', 'release']) AS f;
 SELECT pg_temp.fresh('r') AS id \gset
 SELECT lives_ok(format($$SELECT once.release('s', 'r', %L, 1)$$, :'id'), 'release');
