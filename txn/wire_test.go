@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce"
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/internal/pgproxy"
 	"github.com/pgonce/pgonce/txn"
 )
@@ -27,6 +28,9 @@ var slow = flag.Bool("slow", false, "have the TestWire tests go through all boun
 
 // spread is how many boundaries the sample has, at the least, beside those at the end of the conversation.
 const spread = 2
+
+// cutsEndPgBouncer is its "bad client state" in 1.18.
+const cutsEndPgBouncer = "a connection that is cut at some messages ends the whole PgBouncer"
 
 // wireFlow is one way to do something once.
 type wireFlow struct {
@@ -376,6 +380,7 @@ func isRefusal(err error) bool {
 // eachWireFlow tests the flows side by side. Their samples begin at different boundaries, from first on.
 func eachWireFlow(t *testing.T, flows []wireFlow, first int, test func(w *wire)) {
 	t.Helper()
+	pgbouncer.Skip(t, cutsEndPgBouncer)
 	s := newShop(t)
 	t.Cleanup(func() { s.requireIdle(s.Pool) }) // once all flows are over
 	for i, flow := range flows {
@@ -503,6 +508,7 @@ func TestWireACommitThatArrivesLate(t *testing.T) {
 	for name, arrives := range map[string]bool{"late": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			pgbouncer.Skip(t, cutsEndPgBouncer)
 			w := newWire(newShop(t), t, wireFlows[0])
 			points := w.learn()
 			last := 0 // message of the client: it belongs to COMMIT
@@ -513,12 +519,12 @@ func TestWireACommitThatArrivesLate(t *testing.T) {
 			}
 			pool := openPool(t, w.url, func(c *pgxpool.Config) { c.MaxConns = 2 })
 			for i := range w.flow.warm {
-				_, err := txn.Run(t.Context(), pool, request(fmt.Sprint("warm ", i)), order("warm"))
+				_, err := txn.Run(t.Context(), pool, request(fmt.Sprint(t.Name(), ", warm ", i)), order("warm"))
 				require.NoError(t, err)
 			}
 			stall := w.proxy.StallAt(pgproxy.Point{From: pgproxy.Client, N: last - 3}) // Bind, Describe, Execute, Sync
-			req, calls := request("late"), 0
-			req.CommitTimeout = 2 * time.Second // after the completion, which the end of the call would have canceled
+			req, calls := request(t.Name()), 0                                         // a key of this test's own: see prepare
+			req.CommitTimeout = 2 * time.Second                                        // after the completion, which the end of the call would have canceled
 			type answer struct {
 				txn.Result[int64]
 				error

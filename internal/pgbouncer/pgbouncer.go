@@ -47,8 +47,14 @@ func Wanted() bool {
 // to one session and outlives a transaction.
 func NeedsSession(t testing.TB, what string) {
 	t.Helper()
+	Skip(t, "needs a session, which a pooler in transaction mode does not give: "+what)
+}
+
+// Skip skips a test that cannot pass through PgBouncer, and says why.
+func Skip(t testing.TB, why string) {
+	t.Helper()
 	if Wanted() {
-		t.Skip("needs a session, which a pooler in transaction mode does not give: " + what)
+		t.Skip(why)
 	}
 }
 
