@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce"
+	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/internal/pgproxy"
 	"github.com/pgonce/pgonce/txn"
 )
@@ -21,6 +22,8 @@ import (
 // throughProxy returns a proxy before the server of the database, and the database's URL through it.
 func (s *shop) throughProxy() (*pgproxy.Proxy, string) {
 	s.t.Helper()
+	// PgBouncer 1.18 ends with "bad client state".
+	pgbouncer.Skip(s.t, "a connection that is cut at some messages ends the whole PgBouncer")
 	u, err := url.Parse(s.URL)
 	require.NoError(s.t, err)
 	config, err := pgx.ParseConfig(s.URL)

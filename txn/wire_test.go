@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgonce/pgonce"
-	"github.com/pgonce/pgonce/internal/pgbouncer"
 	"github.com/pgonce/pgonce/internal/pgproxy"
 	"github.com/pgonce/pgonce/txn"
 )
@@ -28,9 +27,6 @@ var slow = flag.Bool("slow", false, "have the TestWire tests go through all boun
 
 // spread is how many boundaries the sample has, at the least, beside those at the end of the conversation.
 const spread = 2
-
-// cutsEndPgBouncer is its "bad client state" in 1.18.
-const cutsEndPgBouncer = "a connection that is cut at some messages ends the whole PgBouncer"
 
 // wireFlow is one way to do something once.
 type wireFlow struct {
@@ -380,7 +376,6 @@ func isRefusal(err error) bool {
 // eachWireFlow tests the flows side by side. Their samples begin at different boundaries, from first on.
 func eachWireFlow(t *testing.T, flows []wireFlow, first int, test func(w *wire)) {
 	t.Helper()
-	pgbouncer.Skip(t, cutsEndPgBouncer)
 	s := newShop(t)
 	t.Cleanup(func() { s.requireIdle(s.Pool) }) // once all flows are over
 	for i, flow := range flows {
@@ -508,7 +503,6 @@ func TestWireACommitThatArrivesLate(t *testing.T) {
 	for name, arrives := range map[string]bool{"late": true, "never": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pgbouncer.Skip(t, cutsEndPgBouncer)
 			w := newWire(newShop(t), t, wireFlows[0])
 			points := w.learn()
 			last := 0 // message of the client: it belongs to COMMIT
