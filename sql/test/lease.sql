@@ -100,5 +100,22 @@ SELECT pg_temp.lease('careful', 'l') AS id \gset
 SELECT lives_ok(format($$SELECT once.abandon('careful', 'l', %L, 1, 'timeout')$$, :'id'), 'abandon');
 SELECT results_eq($$SELECT state::text, note FROM once.lookup('careful', 'l')$$, $$VALUES ('parked', 'timeout')$$, 'parks at once');
 
+-- A guard on a business table.
+CREATE TABLE pg_temp.payout (id integer PRIMARY KEY, amount integer, attempt integer, note text);
+INSERT INTO pg_temp.payout VALUES (1, 10, NULL), (2, 20, 2);
+SELECT lives_ok($$SELECT once.guard_attempts('pg_temp.payout', 'attempt')$$, 'guard_attempts');
+SELECT lives_ok($$SELECT once.guard_attempts('pg_temp.payout', 'attempt')$$, 'twice is once');
+SELECT lives_ok($$UPDATE pg_temp.payout SET attempt = 1, amount = amount + 1 WHERE id = 1$$, 'the first attempt');
+SELECT lives_ok($$UPDATE pg_temp.payout SET attempt = 1, amount = amount + 1 WHERE id = 1$$, 'again');
+SELECT lives_ok($$UPDATE pg_temp.payout SET attempt = 3, amount = amount + 1 WHERE id = 1$$, 'a later one');
+SELECT lives_ok($$UPDATE pg_temp.payout SET note = 'x' WHERE id = 1$$, 'a write that leaves the attempt alone');
+SELECT is((SELECT concat(code, ' ', message) FROM pg_temp.refusal($$UPDATE pg_temp.payout SET attempt = 2, amount = 0 WHERE id = 1$$)),
+          'ON007 attempt 2 cannot write a row of payout that attempt 3 wrote', 'case 12: an earlier attempt writes nothing');
+SELECT is((pg_temp.refusal($$UPDATE pg_temp.payout SET attempt = NULL, amount = 0$$)).code, 'ON007', 'nor does one without a number');
+SELECT results_eq('SELECT id, amount, attempt FROM pg_temp.payout ORDER BY id', 'VALUES (1, 13, 3), (2, 20, 2)', 'as can be seen');
+SELECT pg_temp.is_refused($$SELECT once.guard_attempts('pg_temp.payout', 'note')$$, 'ON004', 'a text is no attempt');
+SELECT pg_temp.is_refused($$SELECT once.guard_attempts('pg_temp.payout', 'none')$$, 'ON004', 'no such column');
+SELECT pg_temp.is_refused($$SELECT once.guard_attempts(NULL, 'attempt')$$, 'ON004', 'no table');
+
 SELECT * FROM finish();
 ROLLBACK;
