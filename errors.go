@@ -18,6 +18,8 @@ var (
 	ErrFailed = errors.New("operation failed finally")
 	// ErrParked: the operation needs a human.
 	ErrParked = errors.New("claim is parked")
+	// ErrInvalidToken: the token was never issued, was issued to another subject, or has expired. HTTP: 403, without saying which.
+	ErrInvalidToken = errors.New("token is not valid")
 	// ErrLost: the claim is not, or no longer, the current one; nothing was changed on its behalf.
 	ErrLost = errors.New("claim is lost")
 	// ErrResultOmitted: the operation is done, but its result was too large to be stored.
@@ -83,6 +85,19 @@ func (e *ParkedError) Error() string {
 
 // Is reports whether target is ErrParked.
 func (e *ParkedError) Is(target error) bool { return target == ErrParked }
+
+// TokenError says why a token cannot be redeemed. It matches ErrInvalidToken. Its text is the same whatever the problem, so that it
+// tells an attacker nothing; log Problem.
+type TokenError struct {
+	Scope string
+	// Problem is unknown (never issued, or forgotten after its time), foreign (issued to another subject) or expired.
+	Problem string
+}
+
+func (e *TokenError) Error() string { return ErrInvalidToken.Error() }
+
+// Is reports whether target is ErrInvalidToken.
+func (e *TokenError) Is(target error) bool { return target == ErrInvalidToken }
 
 // ResultOmittedError says that an operation is done and its result, of the given size in bytes, was not stored.
 // It matches ErrResultOmitted.

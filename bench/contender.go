@@ -32,6 +32,8 @@ func contenders() []contender {
 	all = append(all, onceContenders()...)
 	return append(all,
 		&rawReplay{raw: raw{orders: "raw_replay_orders", dedup: "raw_replay_dedup"}},
+		rawToken{orders: "rawtoken_orders", tokens: "rawtoken_tokens"},
+		onceToken{orders: "token_orders", scope: "bench_token"},
 		&threeTxReplay{threeTx: threeTx{orders: "threetx_replay_orders", dedup: "threetx_replay_dedup"}},
 	)
 }

@@ -41,6 +41,7 @@ var headlines = []string{
 	"run_vs_threetx_8w",
 	"run_vs_bare_rtt1ms_p50",
 	"run_vs_raw_wal",
+	"token_vs_rawtoken_8w",
 }
 
 // results is what a benchmark found out.
@@ -89,6 +90,7 @@ func (r *results) computeRatios() {
 		for _, other := range []string{"raw", "threetx"} {
 			add("run", other, suffix, perSecond(workers))
 		}
+		add("token", "rawtoken", suffix, perSecond(workers))
 	}
 	for _, s := range r.Series {
 		if s.Name != "bare" {
@@ -98,6 +100,7 @@ func (r *results) computeRatios() {
 	for _, other := range []string{"bare", "raw", "threetx"} {
 		add("run", other, "wal", walBytes)
 	}
+	add("token", "rawtoken", "wal", walBytes)
 }
 
 func (r *results) writeJSON(w io.Writer) error {

@@ -14,7 +14,8 @@ import (
 	pgonce "github.com/pgonce/pgonce"
 )
 
-// state of a claim's row; a tombstone stands where a key was moved away, or where a claim above READ COMMITTED proved its absence
+// state of a claim's row; a tombstone stands where a key was moved away, or where a claim above READ COMMITTED proved its absence; issued is a token that
+// nobody has redeemed yet
 type ClaimState string
 
 const (
@@ -23,6 +24,7 @@ const (
 	OnceClaimStateFailed     ClaimState = "failed"
 	OnceClaimStateParked     ClaimState = "parked"
 	OnceClaimStateTombstone  ClaimState = "tombstone"
+	OnceClaimStateIssued     ClaimState = "issued"
 )
 
 func (e *ClaimState) Scan(src interface{}) error {
@@ -65,7 +67,7 @@ type ClaimResult struct {
 	Outcome pgonce.Outcome
 	// fencing number: of this claim if fresh, else of the row that was met
 	Attempt int32
-	// fresh: the claim's identity, for complete, fail and release; replay, failed: that of the claim that finished
+	// fresh, redeemed: the claim's identity, for complete, fail and release; replay, failed: that of the claim that finished
 	ClaimID pgtype.UUID
 	// in_progress: when to ask again; fresh, where the claim is leased: how long the lease lasts
 	RetryAfter  *time.Duration

@@ -16,7 +16,8 @@ SELECT once.alter_scope(
     p_retry_horizon => $3::text::interval, p_generations => $4::integer,
     p_lease => $5::text::interval, p_max_attempts => $6::integer,
     p_on_expiry => $7::text, p_max_result_bytes => $8::integer,
-    p_rotate_rows => $9::bigint, p_archive => $10::text)
+    p_rotate_rows => $9::bigint, p_archive => $10::text,
+    p_session_length => $11::text::interval)
 `
 
 type AlterScopeParams struct {
@@ -30,6 +31,7 @@ type AlterScopeParams struct {
 	MaxResultBytes *int32
 	RotateRows     *int64
 	Archive        *string
+	SessionLength  *string
 }
 
 // Changes the policy of a scope; what is nil stays as it is.
@@ -45,6 +47,7 @@ func (q *Queries) AlterScope(ctx context.Context, arg AlterScopeParams) error {
 		arg.MaxResultBytes,
 		arg.RotateRows,
 		arg.Archive,
+		arg.SessionLength,
 	)
 	return err
 }
@@ -122,6 +125,7 @@ func (q *Queries) RevokeScope(ctx context.Context, arg RevokeScopeParams) error 
 const scopes = `-- name: Scopes :many
 SELECT s.name, s.dedup_window::text AS dedup_window, s.retry_horizon::text AS retry_horizon, s.generations, s.rotate_rows,
        s.lease::text AS lease, s.max_attempts, s.on_expiry, s.max_result_bytes, s.subject_required, s.archive,
+       coalesce(s.session_length::text, '')::text AS session_length,
        coalesce(s.epoch, 0)::bigint AS epoch, coalesce(s.open_generation, 0)::integer AS open_generation,
        s.open_since, coalesce(s.live_generations, 0)::bigint AS live_generations,
        coalesce(s.rows_estimate, 0)::bigint AS rows_estimate, coalesce(s.bytes, 0)::bigint AS bytes,
@@ -143,6 +147,7 @@ type ScopesRow struct {
 	MaxResultBytes  int32
 	SubjectRequired bool
 	Archive         string
+	SessionLength   string
 	Epoch           int64
 	OpenGeneration  int32
 	OpenSince       *time.Time
@@ -175,6 +180,7 @@ func (q *Queries) Scopes(ctx context.Context, name *string) ([]ScopesRow, error)
 			&i.MaxResultBytes,
 			&i.SubjectRequired,
 			&i.Archive,
+			&i.SessionLength,
 			&i.Epoch,
 			&i.OpenGeneration,
 			&i.OpenSince,

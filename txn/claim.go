@@ -130,6 +130,9 @@ func (c *Claimed) Release(ctx context.Context) error {
 	if err := c.fresh(); err != nil {
 		return err
 	}
+	if c.req.Token != "" {
+		return &pgonce.InvalidError{Code: pgonce.CodeInvalidArgument, Message: "a token is given back by a rollback, not by Release"}
+	}
 	err := db.New(c.tx).Release(ctx, db.ReleaseParams{
 		Scope: c.req.Scope, Key: c.req.Key, ClaimID: c.claimID, Attempt: c.Attempt, Subject: c.req.Subject,
 	})

@@ -66,6 +66,8 @@ func decision(req Request, answer db.ClaimResult) error {
 		return &pgonce.MismatchError{Key: key}
 	case pgonce.Failed:
 		return &pgonce.FailedError{Key: key, Message: string(answer.Result), Replayed: true}
+	case outcomeUnknown, outcomeForeign, outcomeExpired:
+		return &pgonce.TokenError{Scope: req.Scope, Problem: string(answer.Outcome)}
 	case pgonce.Parked:
 		return &pgonce.ParkedError{Key: key, Attempt: answer.Attempt}
 	default:
@@ -75,7 +77,7 @@ func decision(req Request, answer db.ClaimResult) error {
 
 // isDecision reports whether err says what the database decided about the key.
 func isDecision(err error) bool {
-	for _, target := range []error{pgonce.ErrMismatch, pgonce.ErrInProgress, pgonce.ErrFailed, pgonce.ErrParked} {
+	for _, target := range []error{pgonce.ErrMismatch, pgonce.ErrInProgress, pgonce.ErrFailed, pgonce.ErrParked, pgonce.ErrInvalidToken} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -145,6 +145,12 @@ func takeLease(ctx context.Context, pool *pgxpool.Pool, req Request) (db.ClaimRe
 	if err := req.validate(); err != nil {
 		return db.ClaimResult{}, err
 	}
+	if req.Token != "" {
+		return db.ClaimResult{}, &pgonce.InvalidError{
+			Code:    pgonce.CodeInvalidArgument,
+			Message: "RunLeased takes a Key, not a Token: a token is redeemed in one transaction",
+		}
+	}
 	params := db.ClaimLeasedParams{Scope: req.Scope, Key: req.Key, Fingerprint: req.Fingerprint, Subject: req.Subject}
 	if req.Lease > 0 {
 		params.Lease = &req.Lease

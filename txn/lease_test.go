@@ -91,7 +91,7 @@ func TestRunLeased(t *testing.T) {
 	s.requireIdle(s.Pool)
 }
 
-func TestRunLeasedEndsByTheError(t *testing.T) {
+func TestCase15AnUnknownOutcomeIsKept(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no answer")
 	for name, c := range map[string]struct {
@@ -156,7 +156,8 @@ func TestRunLeasedUsesUpItsAttempts(t *testing.T) {
 	require.Equal(t, int32(3), parked.Attempt)
 }
 
-func TestRunLeasedRenews(t *testing.T) {
+// A living request that is slow is not taken over.
+func TestCase12ALivingRequestKeepsItsLease(t *testing.T) {
 	t.Parallel()
 	s := newCourier(t, false)
 	req := request("k")
@@ -175,7 +176,7 @@ func TestRunLeasedRenews(t *testing.T) {
 }
 
 // Whoever has lost the lease is told, and nothing of it counts.
-func TestRunLeasedLosesTheLease(t *testing.T) {
+func TestCase12WhoLostTheLeaseChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newCourier(t, false)
 	req := request("k")

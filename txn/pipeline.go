@@ -68,7 +68,7 @@ func (s *pipelineSession) tx() pgx.Tx { return s.current }
 func (s *pipelineSession) claim(ctx context.Context, req Request) (db.ClaimResult, error) {
 	epochs := epochsOf(s.conn)
 	epoch := epochs[req.Scope]
-	if epoch != 0 && req.recentlyFinished() {
+	if epoch != 0 && req.Token == "" && req.recentlyFinished() {
 		answer, err := s.peek(ctx, req, epoch)
 		if err != nil || answer.Outcome != "" {
 			return answer, err
@@ -121,7 +121,11 @@ func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch 
 	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(req.TxOptions)
-	batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, req.done, newClaimID())
+	if req.Token != "" {
+		batch.Queue(redeemSQL(req.Scope, epoch), req.Key, req.owner, req.wait(ctx))
+	} else {
+		batch.Queue(claimSQL(req.Scope, epoch), req.Subject, req.Key, req.Fingerprint, req.wait(ctx), true, req.done, newClaimID())
+	}
 	results := s.conn.SendBatch(ctx, batch)
 	s.current = &transaction{Tx: results.Tx()}
 	var outcome *pgonce.Outcome
@@ -139,7 +143,7 @@ func (s *pipelineSession) beginAndClaim(ctx context.Context, req Request, epoch 
 	if outcome == nil { // the epoch is over
 		return s.claimAndLearn(ctx, req)
 	}
-	answer.Outcome, answer.Attempt = *outcome, *attempt
+	answer.Outcome, answer.Attempt = redeemed(*outcome), *attempt
 	s.answered = answer.Outcome == pgonce.Replay
 	return answer, nil
 }

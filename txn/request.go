@@ -2,6 +2,7 @@ package txn
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"time"
 
@@ -27,6 +28,10 @@ type Request struct {
 	// is not compared.
 	Fingerprint []byte
 
+	// Token has the operation redeem a token of IssueToken, in place of claiming a Key; Subject is who redeems it. A second
+	// redemption is a duplicate. A token that is not valid is a *pgonce.TokenError.
+	Token string
+
 	// Strict answers pgonce.ErrInProgress at once if another transaction holds the key. The default is to wait for it.
 	Strict bool
 	// Wait bounds that wait; zero means as long as the context. A deadline of the context bounds it too: then the answer
@@ -51,6 +56,9 @@ type Request struct {
 	// Zero means DefaultCommitTimeout.
 	CommitTimeout time.Duration
 
+	// redeemer is whom the token must have been issued to, owner the digest of it.
+	redeemer string
+	owner    []byte
 	// done has the claim write the row finished: there is no result to wait for.
 	done bool
 }
@@ -67,15 +75,23 @@ func (r Request) withDefaults() Request {
 	if r.CommitTimeout == 0 {
 		r.CommitTimeout = DefaultCommitTimeout
 	}
+	if r.Token != "" && r.Key == "" && r.Fingerprint == nil {
+		// As once.redeem_token has it: the token is a row under an empty subject, with the digest of its own.
+		owner := sha256.Sum256([]byte(r.Subject))
+		r.Key, r.Subject, r.redeemer, r.owner = tokenKey(r.Token), "", r.Subject, owner[:]
+	}
 	return r
 }
 
 func (r Request) validate() error {
-	if err := r.key().Validate(); err != nil {
-		return err
-	}
 	invalid := func(message string) error {
 		return &pgonce.InvalidError{Code: pgonce.CodeInvalidArgument, Message: message}
+	}
+	if r.Token != "" && r.owner == nil {
+		return invalid("Token excludes Key and Fingerprint")
+	}
+	if err := r.key().Validate(); err != nil {
+		return err
 	}
 	switch {
 	case r.Wait < 0:

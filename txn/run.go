@@ -70,7 +70,7 @@ func Run[T any](ctx context.Context, db Beginner, req Request, fn func(ctx conte
 // both cases acknowledge the message.
 func Consume(ctx context.Context, db Beginner, req Request, fn func(ctx context.Context, tx pgx.Tx) error) (pgonce.Outcome, error) {
 	req = req.withDefaults()
-	req.done = req.Meta == nil
+	req.done = req.Meta == nil && req.Token == ""
 	answer, err := run(ctx, sessionsOf(db), req, func(ctx context.Context, s session) (stored, error) {
 		return stored{meta: req.Meta}, fn(ctx, s.tx())
 	})

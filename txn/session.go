@@ -116,6 +116,9 @@ func (s *beginnerSession) close() {
 
 // claimIn claims by the SQL interface, in a transaction that is there.
 func claimIn(ctx context.Context, tx db.DBTX, req Request, deferWrite bool) (db.ClaimResult, error) {
+	if req.Token != "" {
+		return redeemIn(ctx, tx, req)
+	}
 	answer, err := db.New(tx).Claim(ctx, db.ClaimParams{
 		Scope: req.Scope, Key: req.Key, Fingerprint: req.Fingerprint, Subject: req.Subject,
 		Wait: req.wait(ctx), DeferWrite: deferWrite, Done: req.done,

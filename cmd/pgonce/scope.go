@@ -13,7 +13,7 @@ import (
 
 // scopeJSON is what a help text says of a scope's members.
 const scopeJSON = `name, window, retry_horizon, generations, rotate_rows, lease, max_attempts, on_expiry, max_result_bytes,
-subject_required, archive, epoch, open_generation, open_since, live_generations, rows_estimate, bytes, created_at, maintained_at`
+subject_required, archive, session_length, epoch, open_generation, open_since, live_generations, rows_estimate, bytes, created_at, maintained_at`
 
 type scopeOutput struct {
 	Name            string     `json:"name"`
@@ -27,6 +27,7 @@ type scopeOutput struct {
 	MaxResultBytes  int32      `json:"max_result_bytes"`
 	SubjectRequired bool       `json:"subject_required"`
 	Archive         string     `json:"archive"`
+	SessionLength   string     `json:"session_length"`
 	Epoch           int64      `json:"epoch"`
 	OpenGeneration  int32      `json:"open_generation"`
 	OpenSince       *time.Time `json:"open_since"`

@@ -8,9 +8,9 @@ import (
 
 // policyFlags are the flags that make up a scope's policy.
 type policyFlags struct {
-	window, retryHorizon, lease, onExpiry, archive string
-	generations, maxAttempts, maxResultBytes       int32
-	rotateRows                                     int64
+	window, retryHorizon, lease, onExpiry, archive, sessionLength string
+	generations, maxAttempts, maxResultBytes                      int32
+	rotateRows                                                    int64
 }
 
 func (p *policyFlags) add(cmd *cobra.Command) {
@@ -23,6 +23,7 @@ func (p *policyFlags) add(cmd *cobra.Command) {
 	f.Int32Var(&p.maxAttempts, "max-attempts", 0, "attempts at a key before it is parked, for claims that are leased")
 	f.StringVar(&p.onExpiry, "on-expiry", "", "what an expired lease leads to: `takeover or park`")
 	f.Int32Var(&p.maxResultBytes, "max-result-bytes", 0, "a larger result is not stored, only its size")
+	f.StringVar(&p.sessionLength, "session-length", "", "how long a user may sit over a page (`interval`): tokens last at least as long; without it the scope issues none")
 	f.StringVar(&p.archive, "archive", "", "`keep or discard`: what becomes of a generation past its window")
 }
 
@@ -39,6 +40,7 @@ func (p *policyFlags) params(cmd *cobra.Command, name string) db.AlterScopeParam
 		MaxResultBytes: given(cmd, "max-result-bytes", &p.maxResultBytes),
 		RotateRows:     given(cmd, "rotate-rows", &p.rotateRows),
 		Archive:        given(cmd, "archive", &p.archive),
+		SessionLength:  given(cmd, "session-length", &p.sessionLength),
 	}
 }
 

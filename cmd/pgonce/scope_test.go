@@ -36,17 +36,17 @@ func TestScopeCreate(t *testing.T) {
 	scope := c.createScope("pay")
 	for member, want := range map[string]any{
 		"name": "pay", "window": "7 days", "retry_horizon": "3 days", "generations": 2.0, "rotate_rows": nil, "lease": "00:01:00",
-		"max_attempts": 5.0, "on_expiry": "takeover", "max_result_bytes": 1048576.0, "subject_required": false, "archive": "keep",
+		"max_attempts": 5.0, "on_expiry": "takeover", "max_result_bytes": 1048576.0, "subject_required": false, "archive": "keep", "session_length": "",
 		"epoch": 1.0, "open_generation": 1.0, "live_generations": 1.0, "maintained_at": nil,
 	} {
 		require.Equal(t, want, scope[member], member)
 	}
 
 	scope = c.json("scope", "create", "mail", "--window", "1 month", "--retry-horizon", "90m", "--generations", "3", "--rotate-rows", "1000",
-		"--lease", "30s", "--max-attempts", "2", "--on-expiry", "park", "--max-result-bytes", "2048", "--subject-required", "--archive", "discard")
+		"--lease", "30s", "--max-attempts", "2", "--on-expiry", "park", "--max-result-bytes", "2048", "--subject-required", "--archive", "discard", "--session-length", "12h")
 	for member, want := range map[string]any{
 		"window": "1 mon", "retry_horizon": "01:30:00", "generations": 3.0, "rotate_rows": 1000.0, "lease": "00:00:30", "max_attempts": 2.0,
-		"on_expiry": "park", "max_result_bytes": 2048.0, "subject_required": true, "archive": "discard",
+		"on_expiry": "park", "max_result_bytes": 2048.0, "subject_required": true, "archive": "discard", "session_length": "12:00:00",
 	} {
 		require.Equal(t, want, scope[member], member)
 	}

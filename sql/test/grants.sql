@@ -9,12 +9,16 @@ COMMIT;
 SELECT no_plan();
 SELECT once.create_scope('other', '2 hours', '1 hour');
 SELECT once.claim('other', 'k');
+SELECT once.alter_scope(x, p_session_length => '1 hour') FROM unnest(ARRAY['s', 'other']) AS x;
 
 CREATE TEMPORARY TABLE work (call text, code text);
 INSERT INTO work VALUES
     ('SELECT outcome FROM once.claim(''%s'', ''k'')', '42501'),
     ('SELECT outcome FROM once.claim(''%s'', ''d'', p_defer => true)', '42501'),
     ('SELECT outcome FROM once.claim_many(''%s'', ''{a,b}'')', '42501'),
+    ('SELECT once.issue_token(''%s'', ''ann'')', '42501'),
+    ('SELECT outcome FROM once.redeem_token(''%s'', ''t'', ''ann'')', '42501'),
+    ('SELECT outcome FROM once.claim_leased(''%s'', ''l'')', '42501'),
     ('SELECT state FROM once.lookup(''%s'', ''k'')', '42501'),
     ('SELECT once.current_epoch(''%s'')', '42501');
 

@@ -38,7 +38,7 @@ SELECT pg_temp.is_refused(format('SELECT once.%s', replace(f, 'CLAIM', format('%
                ($$checkpoint('s', 'k', CLAIM, 'x', to_jsonb(repeat('x', 65535)))$$, 'ON004'),
                ($$heartbeat('s', 'k', CLAIM, p_lease => '0')$$, 'ON004'), ($$heartbeat('s', 'k', CLAIM, p_lease => '-1 s')$$, 'ON004'),
                ($$heartbeat('s', 'k', CLAIM, p_lease => '2 years')$$, 'ON004')) AS bad(f, code);
-SELECT pg_temp.is_refused($$SELECT once.claim_leased('s', 'new', p_lease => '0')$$, 'ON004', 'no time left is not "no lease"');
+SELECT pg_temp.is_refused($$SELECT once.claim_leased('s', 'new', p_lease => '0')$$, 'ON004', 'case 14: no time left is not "no lease"');
 SELECT is((SELECT code FROM pg_temp.refusal(format('SELECT once.%s', f))), 'ON001', f || ': no such scope')
   FROM unnest(ARRAY[$$claim_leased('nobody', 'k')$$, $$heartbeat('nobody', 'k', gen_random_uuid(), 1)$$, $$abandon(NULL, 'k', gen_random_uuid(), 1, NULL)$$]) AS f;
 SELECT claim_id AS plain FROM once.claim('s', 'plain') \gset
@@ -57,6 +57,17 @@ SELECT pg_temp.is_refused(format('SELECT once.%s', replace(f, 'CLAIM', format('%
        unnest(ARRAY[$$heartbeat('s', 'k', CLAIM)$$, $$checkpoint('s', 'k', CLAIM, 'step', '1')$$, $$abandon('s', 'k', CLAIM, 'why')$$,
                     $$complete('s', 'k', CLAIM)$$, $$fail('s', 'k', CLAIM)$$, $$release('s', 'k', CLAIM)$$]) AS f;
 SELECT is((once.claim_leased('s', 'k')).outcome, 'in_progress', 'the next attempt has a lease of its own');
+
+SELECT is((pg_temp.refusal(format($$SELECT once.release('s', 'k', %L, 2)$$, :'id'))).code, 'ON007', 'case 16: only the current claim gives the key back');
+SELECT is((once.lookup('s', 'k')).claim_id, :'id2'::uuid, 'which is still there');
+
+-- Time.
+SELECT is_empty($$SELECT p.oid::regprocedure FROM pg_proc AS p
+                   WHERE p.oid IN (SELECT once._interface()) AND 'timestamptz'::regtype = ANY (p.proargtypes::oid[])$$,
+                'case 18: no client''s clock has a say: nobody passes a time');
+SELECT pg_sleep(0.05);
+SELECT isnt(pg_temp.lease('s', 'clock'), NULL, 'a lease late in a transaction');
+SELECT ok((once.lookup('s', 'clock')).lease_until > now() + interval '60.05 s', 'case 18: begins by the clock, not with the transaction');
 
 -- Checkpoints.
 SELECT lives_ok(format($$SELECT once.checkpoint('s', 'k', %L, 2, 'charge', '{"id": 7}')$$, :'id2'), 'a step');
@@ -93,12 +104,29 @@ SELECT ok((once.lookup('careful', 'k')).lease_until > clock_timestamp() + interv
 SELECT pg_temp.expire('careful', 'k');
 SELECT is((once.claim_leased('careful', 'k', 'g')).outcome, 'mismatch', 'another fingerprint parks nothing');
 SELECT is((once.lookup('careful', 'k')).state, 'in_progress', 'as can be seen');
-SELECT is((once.claim_leased('careful', 'k')).outcome, 'parked', 'a lost attempt is not repeated');
+SELECT is((once.claim_leased('careful', 'k')).outcome, 'parked', 'case 13: a lost attempt is not repeated');
 SELECT lives_ok(format($$SELECT once.complete('careful', 'k', %L, 1, 'late')$$, :'id'), 'what it says late still counts, since nobody has taken over');
 SELECT is((once.claim_leased('careful', 'k')).result, 'late', 'and is replayed');
 SELECT pg_temp.lease('careful', 'l') AS id \gset
 SELECT lives_ok(format($$SELECT once.abandon('careful', 'l', %L, 1, 'timeout')$$, :'id'), 'abandon');
-SELECT results_eq($$SELECT state::text, note FROM once.lookup('careful', 'l')$$, $$VALUES ('parked', 'timeout')$$, 'parks at once');
+SELECT results_eq($$SELECT state::text, note FROM once.lookup('careful', 'l')$$, $$VALUES ('parked', 'timeout')$$, 'case 15: parks at once');
+
+-- A guard on a business table.
+CREATE TABLE pg_temp.payout (id integer PRIMARY KEY, amount integer, attempt integer, note text);
+INSERT INTO pg_temp.payout VALUES (1, 10, NULL), (2, 20, 2);
+SELECT lives_ok($$SELECT once.guard_attempts('pg_temp.payout', 'attempt')$$, 'guard_attempts');
+SELECT lives_ok($$SELECT once.guard_attempts('pg_temp.payout', 'attempt')$$, 'twice is once');
+SELECT lives_ok($$UPDATE pg_temp.payout SET attempt = 1, amount = amount + 1 WHERE id = 1$$, 'the first attempt');
+SELECT lives_ok($$UPDATE pg_temp.payout SET attempt = 1, amount = amount + 1 WHERE id = 1$$, 'again');
+SELECT lives_ok($$UPDATE pg_temp.payout SET attempt = 3, amount = amount + 1 WHERE id = 1$$, 'a later one');
+SELECT lives_ok($$UPDATE pg_temp.payout SET note = 'x' WHERE id = 1$$, 'a write that leaves the attempt alone');
+SELECT is((SELECT concat(code, ' ', message) FROM pg_temp.refusal($$UPDATE pg_temp.payout SET attempt = 2, amount = 0 WHERE id = 1$$)),
+          'ON007 attempt 2 cannot write a row of payout that attempt 3 wrote', 'case 12: an earlier attempt writes nothing');
+SELECT is((pg_temp.refusal($$UPDATE pg_temp.payout SET attempt = NULL, amount = 0$$)).code, 'ON007', 'nor does one without a number');
+SELECT results_eq('SELECT id, amount, attempt FROM pg_temp.payout ORDER BY id', 'VALUES (1, 13, 3), (2, 20, 2)', 'as can be seen');
+SELECT pg_temp.is_refused($$SELECT once.guard_attempts('pg_temp.payout', 'note')$$, 'ON004', 'a text is no attempt');
+SELECT pg_temp.is_refused($$SELECT once.guard_attempts('pg_temp.payout', 'none')$$, 'ON004', 'no such column');
+SELECT pg_temp.is_refused($$SELECT once.guard_attempts(NULL, 'attempt')$$, 'ON004', 'no table');
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -34,7 +34,7 @@ func (b *base) expire(key string) {
 		"WITH u AS (UPDATE once_data.s SET lease_until = clock_timestamp() - interval '1 second' WHERE key = $1 AND state = 'in_progress' RETURNING 1) SELECT count(*) FROM u", key))
 }
 
-func TestOneOfManyTakesOver(t *testing.T) {
+func TestCase11ADeadProcessHoldsItsKeyForALeaseOnly(t *testing.T) {
 	t.Parallel()
 	b := newBase(t)
 	first := lease(t, b.Pool, "k")
@@ -139,4 +139,38 @@ func TestALeaseUnderAnOldSnapshot(t *testing.T) {
 		young := lease(t, b.Pool, "young")
 		require.True(t, isCode(heartbeat(t, old, "young", young), "40001"))
 	})
+}
+
+// Whoever maintains goes by the row as it is under the key's lock, not by what was seen before.
+func TestCase17MaintenanceGoesByTheRowUnderTheLock(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	lease(t, b.Pool, "first")
+	lease(t, b.Pool, "taken")
+	finished := lease(t, b.Pool, "finished")
+	b.rotate(slice)
+	b.settleDown(slice)
+	for _, key := range []string{"first", "taken", "finished"} {
+		b.expire(key)
+	}
+
+	// The carrying over has chosen all three, and waits at the first for who writes the same key to the open generation.
+	writer := b.begin(pgx.ReadCommitted)
+	exec(t, writer, `INSERT INTO once_data.s_g2 (claimed_at, claim_id, generation, attempt, state, subject, key)
+		VALUES (now(), gen_random_uuid(), 2, 1, 'in_progress', '', 'first')`)
+	mover := b.begin(pgx.ReadCommitted)
+	moverPID := pid(t, mover)
+	report := make(chan []string, 1)
+	go func() { report <- step(t, mover, past) }()
+	b.awaitBlocked(moverPID)
+	taken := lease(t, b.Pool, "taken")
+	require.Equal(t, 2, taken.Attempt)
+	complete(t, b.Pool, "finished", finished)
+	rollback(t, writer)
+	require.Equal(t, []string{"carry over 1: done"}, <-report)
+	commit(t, mover)
+
+	require.Equal(t, "in_progress 2", get[string](t, b.Pool, "SELECT concat_ws(' ', state, attempt) FROM once.lookup('s', 'taken')"))
+	require.NoError(t, heartbeat(t, b.Pool, "taken", taken))
+	require.Equal(t, "done", get[string](t, b.Pool, "SELECT state::text FROM once.lookup('s', 'finished')"))
 }

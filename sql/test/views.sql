@@ -3,7 +3,7 @@
 SELECT no_plan();
 
 SELECT columns_are('once', 'scopes', ARRAY['name', 'dedup_window', 'retry_horizon', 'generations', 'rotate_rows', 'lease', 'max_attempts', 'on_expiry', 'max_result_bytes',
-    'subject_required', 'archive', 'epoch', 'open_generation', 'open_since', 'live_generations', 'rows_estimate', 'bytes', 'created_at', 'maintained_at']);
+    'subject_required', 'archive', 'session_length', 'epoch', 'open_generation', 'open_since', 'live_generations', 'rows_estimate', 'bytes', 'created_at', 'maintained_at']);
 SELECT columns_are('once', 'generations', ARRAY['scope', 'generation', 'state', 'opened_at', 'sealed_at', 'drained_at', 'droppable_since', 'droppable_from', 'unlinked_at',
     'detached_at', 'dropped_at', 'carried', 'rows_estimate', 'bytes']);
 SELECT columns_are('once', 'in_flight', ARRAY['scope', 'generation', 'subject', 'key', 'state', 'attempt', 'claim_id', 'claimed_at', 'lease_until']);

@@ -1,7 +1,8 @@
 -- Refuses a policy with one clear error, before a table's CHECK would. The table repeats the rules for writers that come past here.
 CREATE FUNCTION once._check_policy(
     p_window interval, p_retry_horizon interval, p_generations integer, p_lease interval, p_max_attempts integer,
-    p_on_expiry text, p_max_result_bytes integer, p_subject_required boolean, p_rotate_rows bigint, p_archive text
+    p_on_expiry text, p_max_result_bytes integer, p_subject_required boolean, p_rotate_rows bigint, p_archive text,
+    p_session_length interval
 )
 RETURNS void
 LANGUAGE plpgsql IMMUTABLE
@@ -43,16 +44,18 @@ BEGIN
         v_problem := format('rotate_rows must be positive or NULL, not %s', p_rotate_rows);
     WHEN p_archive IS NULL OR p_archive NOT IN ('keep', 'discard') THEN
         v_problem := format('archive must be keep or discard, not %s', coalesce(p_archive, 'NULL'));
+    WHEN p_session_length <= interval '0' OR p_session_length > interval '1 year' THEN
+        v_problem := format('session_length must be positive and at most a year, or NULL, not %s', p_session_length);
     ELSE
         RETURN;
     END CASE;
     RAISE EXCEPTION 'invalid policy: %', v_problem
         USING ERRCODE = 'ON004',
-              DETAIL = format('window %s, retry_horizon %s, generations %s, lease %s, max_attempts %s, on_expiry %s, max_result_bytes %s, rotate_rows %s, archive %s.',
-                              p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry, p_max_result_bytes, p_rotate_rows, p_archive),
+              DETAIL = format('window %s, retry_horizon %s, generations %s, lease %s, max_attempts %s, on_expiry %s, max_result_bytes %s, rotate_rows %s, archive %s, session_length %s.',
+                              p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry, p_max_result_bytes, p_rotate_rows, p_archive, p_session_length),
               HINT = v_hint;
 END
 $$;
 
-COMMENT ON FUNCTION once._check_policy(interval, interval, integer, interval, integer, text, integer, boolean, bigint, text) IS
+COMMENT ON FUNCTION once._check_policy(interval, interval, integer, interval, integer, text, integer, boolean, bigint, text, interval) IS
     'raises ON004 unless the policy is sound';

@@ -10,7 +10,7 @@ BEGIN
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once_data'::regnamespace
            AND p.proname IN (SELECT p_scope || '_' || f.name || '_e' || p_epoch
-                               FROM unnest('{claim,settle,lookup,takeover,renew}'::text[]) AS f(name));
+                               FROM unnest('{claim,settle,lookup,takeover,renew,token}'::text[]) AS f(name));
 END
 $$;
 

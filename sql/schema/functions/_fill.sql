@@ -1,4 +1,4 @@
--- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} {takeover} {renew} the epoch's functions, {fence} {seed} the
+-- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} {takeover} {renew} {token} the epoch's functions, {fence} {seed} the
 -- scope's sequences, {open} the open leaf, {rows} a query for the key's row in any live leaf, {unknown} the condition that no
 -- sealed leaf has the key.
 CREATE FUNCTION once._fill(p_template text, p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
@@ -27,6 +27,7 @@ BEGIN
     v_text := replace(v_text, '{lookup}', quote_ident(p_scope || '_lookup_e' || p_epoch));
     v_text := replace(v_text, '{takeover}', quote_ident(p_scope || '_takeover_e' || p_epoch));
     v_text := replace(v_text, '{renew}', quote_ident(p_scope || '_renew_e' || p_epoch));
+    v_text := replace(v_text, '{token}', quote_ident(p_scope || '_token_e' || p_epoch));
     v_text := replace(v_text, '{fence}', quote_literal('once_data.' || quote_ident(p_scope || '_fence')) || '::regclass');
     v_text := replace(v_text, '{seed}', quote_literal('once_data.' || quote_ident(p_scope || '_seed')) || '::regclass');
     v_text := replace(v_text, '{scope}', quote_literal(p_scope));

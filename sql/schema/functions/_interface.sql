@@ -10,7 +10,7 @@ BEGIN
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once'::regnamespace
            AND p.proname IN ('claim', 'claim_many', 'claim_leased', 'heartbeat', 'checkpoint', 'abandon', 'complete', 'fail', 'release',
-                             'lookup', 'current_epoch', '_lease', '_renew', '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+                             'lookup', 'current_epoch', 'issue_token', 'redeem_token', 'token_key', '_token_ttl', '_lease', '_renew', '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
 END
 $$;
 

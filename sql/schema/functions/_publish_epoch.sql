@@ -18,6 +18,7 @@ BEGIN
     EXECUTE once._compile_lookup(v_scope, v_epoch, p_generation, p_sealed);
     EXECUTE once._compile_takeover(v_scope, v_epoch, p_generation, p_sealed);
     EXECUTE once._compile_renew(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_token(v_scope, v_epoch, p_generation, p_sealed, p_scope_id);
     PERFORM once._grant_epoch(p_scope_id, v_scope, v_epoch);
 
     INSERT INTO once.epoch (scope_id, epoch, generation, sealed)

@@ -44,7 +44,7 @@ BEGIN
     END IF;
     IF v_missing IS NULL AND v_unknown IS NULL AND v_newest.epoch IS NOT NULL
        AND coalesce(v_fence, 0) <= v_newest.epoch
-       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 5 THEN
+       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 6 THEN
         IF v_behind THEN
             RETURN NEXT once._event(p_scope.name, 'repair', NULL, 'done',
                 format('fence %s was behind epoch %s, which was current before', coalesce(v_fence::text, 'NULL'), v_newest.epoch));

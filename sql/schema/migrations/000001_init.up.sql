@@ -21,12 +21,13 @@ COMMENT ON SCHEMA once IS 'pgonce: functions to call, and the catalogue of scope
 COMMENT ON SCHEMA once_data IS 'pgonce: tables, fences and compiled functions of the scopes; nothing here is an interface';
 
 -- types/enums.sql
-CREATE TYPE once.outcome AS ENUM ('fresh', 'replay', 'in_progress', 'mismatch', 'failed', 'parked');
-COMMENT ON TYPE once.outcome IS 'what became of a claim';
+CREATE TYPE once.outcome AS ENUM ('fresh', 'replay', 'in_progress', 'mismatch', 'failed', 'parked', 'redeemed', 'unknown', 'foreign', 'expired');
+COMMENT ON TYPE once.outcome IS 'what became of a claim, or, from redeemed on, of a token';
 
-CREATE TYPE once.claim_state AS ENUM ('in_progress', 'done', 'failed', 'parked', 'tombstone');
+CREATE TYPE once.claim_state AS ENUM ('in_progress', 'done', 'failed', 'parked', 'tombstone', 'issued');
 COMMENT ON TYPE once.claim_state IS
-    'state of a claim''s row; a tombstone stands where a key was moved away, or where a claim above READ COMMITTED proved its absence';
+    'state of a claim''s row; a tombstone stands where a key was moved away, or where a claim above READ COMMITTED proved its absence; issued is a token that
+nobody has redeemed yet';
 
 -- tables/scope.sql
 CREATE TABLE once.scope (
@@ -42,6 +43,7 @@ CREATE TABLE once.scope (
     max_result_bytes      integer     NOT NULL,
     subject_required      boolean     NOT NULL,
     archive               text        NOT NULL,
+    session_length        interval,
     created_at            timestamptz NOT NULL DEFAULT now(),
     maintained_at         timestamptz,
     CONSTRAINT scope_pk PRIMARY KEY (scope_id),
@@ -56,6 +58,7 @@ CREATE TABLE once.scope (
     CONSTRAINT scope_max_attempts_ck CHECK (max_attempts > 0),
     CONSTRAINT scope_on_expiry_ck CHECK (on_expiry IN ('takeover', 'park')),
     CONSTRAINT scope_max_result_bytes_ck CHECK (max_result_bytes BETWEEN 1024 AND 67108864),
+    CONSTRAINT scope_session_length_ck CHECK (session_length > interval '0'),
     CONSTRAINT scope_archive_ck CHECK (archive IN ('keep', 'discard'))
 );
 
@@ -71,6 +74,7 @@ COMMENT ON COLUMN once.scope.on_expiry IS 'what an expired lease leads to: takeo
 COMMENT ON COLUMN once.scope.max_result_bytes IS 'a larger result is not stored, only its size';
 COMMENT ON COLUMN once.scope.subject_required IS 'whether every key belongs to a subject (a tenant, a user)';
 COMMENT ON COLUMN once.scope.archive IS 'keep: no generation is retired; discard: a retired generation is dropped';
+COMMENT ON COLUMN once.scope.session_length IS 'how long a user may sit over a page, so a token lasts at least as long; NULL: the scope issues no tokens';
 COMMENT ON COLUMN once.scope.maintained_at IS 'when maintain last finished its round over this scope';
 
 -- tables/claim_template.sql
@@ -99,11 +103,11 @@ CREATE TABLE once.claim_template (
 COMMENT ON TABLE once.claim_template IS 'the columns of a generation; always empty';
 COMMENT ON COLUMN once.claim_template.claimed_at IS 'when this attempt took the key; of a deferred claim, when its transaction began';
 COMMENT ON COLUMN once.claim_template.finished_at IS 'when it was completed or failed; retention counts from here';
-COMMENT ON COLUMN once.claim_template.lease_until IS 'end of the lease, where the claim is leased';
+COMMENT ON COLUMN once.claim_template.lease_until IS 'end of the lease, where the claim is leased; of a token, when it expires';
 COMMENT ON COLUMN once.claim_template.omitted_bytes IS 'size of a result that was too large to be stored';
 COMMENT ON COLUMN once.claim_template.claim_id IS 'identity of this claim, never used again';
 COMMENT ON COLUMN once.claim_template.attempt IS 'fencing number, grows at every takeover';
-COMMENT ON COLUMN once.claim_template.fingerprint IS 'digest of the request; NULL: not compared';
+COMMENT ON COLUMN once.claim_template.fingerprint IS 'digest of the request; NULL: not compared; of a token, digest of the subject that it was issued to';
 COMMENT ON COLUMN once.claim_template.result IS 'the stored result, given back to every duplicate';
 COMMENT ON COLUMN once.claim_template.checkpoints IS 'results of the named steps that a leased claim has behind it';
 COMMENT ON COLUMN once.claim_template.note IS 'why the claim was abandoned or parked';
@@ -215,7 +219,7 @@ SELECT NULL::once.outcome AS outcome,
 
 COMMENT ON VIEW once.claim_result IS 'row shape of a claim''s answer; always empty';
 COMMENT ON COLUMN once.claim_result.attempt IS 'fencing number: of this claim if fresh, else of the row that was met';
-COMMENT ON COLUMN once.claim_result.claim_id IS 'fresh: the claim''s identity, for complete, fail and release; replay, failed: that of the claim that finished';
+COMMENT ON COLUMN once.claim_result.claim_id IS 'fresh, redeemed: the claim''s identity, for complete, fail and release; replay, failed: that of the claim that finished';
 COMMENT ON COLUMN once.claim_result.retry_after IS 'in_progress: when to ask again; fresh, where the claim is leased: how long the lease lasts';
 COMMENT ON COLUMN once.claim_result.omitted_bytes IS 'replay, failed: the result was this large and is not stored';
 
@@ -381,7 +385,8 @@ COMMENT ON FUNCTION once._check_key(text, text, boolean) IS 'raises ON002 or ON0
 -- Refuses a policy with one clear error, before a table's CHECK would. The table repeats the rules for writers that come past here.
 CREATE FUNCTION once._check_policy(
     p_window interval, p_retry_horizon interval, p_generations integer, p_lease interval, p_max_attempts integer,
-    p_on_expiry text, p_max_result_bytes integer, p_subject_required boolean, p_rotate_rows bigint, p_archive text
+    p_on_expiry text, p_max_result_bytes integer, p_subject_required boolean, p_rotate_rows bigint, p_archive text,
+    p_session_length interval
 )
 RETURNS void
 LANGUAGE plpgsql IMMUTABLE
@@ -423,18 +428,20 @@ BEGIN
         v_problem := format('rotate_rows must be positive or NULL, not %s', p_rotate_rows);
     WHEN p_archive IS NULL OR p_archive NOT IN ('keep', 'discard') THEN
         v_problem := format('archive must be keep or discard, not %s', coalesce(p_archive, 'NULL'));
+    WHEN p_session_length <= interval '0' OR p_session_length > interval '1 year' THEN
+        v_problem := format('session_length must be positive and at most a year, or NULL, not %s', p_session_length);
     ELSE
         RETURN;
     END CASE;
     RAISE EXCEPTION 'invalid policy: %', v_problem
         USING ERRCODE = 'ON004',
-              DETAIL = format('window %s, retry_horizon %s, generations %s, lease %s, max_attempts %s, on_expiry %s, max_result_bytes %s, rotate_rows %s, archive %s.',
-                              p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry, p_max_result_bytes, p_rotate_rows, p_archive),
+              DETAIL = format('window %s, retry_horizon %s, generations %s, lease %s, max_attempts %s, on_expiry %s, max_result_bytes %s, rotate_rows %s, archive %s, session_length %s.',
+                              p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry, p_max_result_bytes, p_rotate_rows, p_archive, p_session_length),
               HINT = v_hint;
 END
 $$;
 
-COMMENT ON FUNCTION once._check_policy(interval, interval, integer, interval, integer, text, integer, boolean, bigint, text) IS
+COMMENT ON FUNCTION once._check_policy(interval, interval, integer, interval, integer, text, integer, boolean, bigint, text, interval) IS
     'raises ON004 unless the policy is sound';
 
 -- functions/_check_scope_name.sql
@@ -864,6 +871,97 @@ $$;
 
 COMMENT ON FUNCTION once._compile_takeover(text, bigint, integer, integer[]) IS 'text of an epoch''s takeover function';
 
+-- functions/_compile_token.sql
+-- Text of CREATE FUNCTION once_data.<scope>_token_e<E>: issues a token (p_ttl given) or redeems it. A NULL outcome says that the epoch is
+-- over: route again.
+--
+-- A token is a row under an empty subject, so that one which belongs to somebody else is found, and is known as foreign by the
+-- digest of its subject.
+CREATE FUNCTION once._compile_token(p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[], p_scope_id integer)
+RETURNS text
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_leaf integer;
+    v_steps text := '';
+BEGIN
+    FOREACH v_leaf IN ARRAY p_generation || p_sealed LOOP
+        v_steps := v_steps || format($t$
+    WHEN %2$s THEN
+        UPDATE once_data.%1$I
+           SET state = 'in_progress', claim_id = v_id, attempt = 1, claimed_at = clock_timestamp(), lease_until = NULL
+         WHERE subject = '' AND key = p_key AND state = 'issued' AND pg_sequence_last_value({fence}) = {epoch};$t$,
+            p_scope || '_g' || v_leaf, v_leaf);
+    END LOOP;
+
+    RETURN once._fill(replace(replace($template$
+CREATE FUNCTION once_data.{token}(p_key text, p_owner bytea, p_wait interval, p_ttl interval)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off
+SET jit = off
+AS $body$
+DECLARE
+    p_subject CONSTANT text := '';
+    v_lock CONSTANT bigint := hashtextextended(p_key, hashtextextended(p_subject, pg_sequence_last_value({seed})));
+    v_id CONSTANT uuid := gen_random_uuid();
+    v_row once.claim_template;
+BEGIN
+    IF p_ttl IS NOT NULL THEN
+        INSERT INTO {open} (claimed_at, lease_until, claim_id, generation, attempt, state, subject, key, fingerprint)
+        SELECT clock_timestamp(), clock_timestamp() + p_ttl, v_id, {generation}, 0, 'issued', p_subject, p_key, p_owner
+         WHERE pg_sequence_last_value({fence}) = {epoch};
+        RETURN ROW(CASE WHEN FOUND THEN 'fresh' END::once.outcome, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    END IF;
+
+    IF NOT pg_try_advisory_xact_lock(v_lock) THEN
+        IF pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
+            RETURN NULL;
+        END IF;
+        -- Held by another: what is decided is answered without waiting.
+        SELECT * INTO v_row FROM ({rows}) AS r;
+        IF v_row.fingerprint = p_owner AND v_row.state IN ('done', 'failed', 'parked') THEN
+            RETURN once._answer(v_row, NULL);
+        ELSIF NOT once._wait_for_lock(v_lock, p_wait) THEN
+            RETURN ROW('in_progress'::once.outcome, 1, NULL, interval '1 second', NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+        END IF;
+    END IF;
+    IF v_lock IS NULL OR pg_sequence_last_value({fence}) IS DISTINCT FROM {epoch} THEN
+        RETURN NULL;
+    END IF;
+    SELECT * INTO v_row FROM ({rows}) AS r;
+    IF NOT FOUND THEN
+        -- An older snapshot does not see a row that was carried over since, into this epoch from one that it sees as the last.
+        IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')
+           AND NOT EXISTS (SELECT FROM once.epoch AS e WHERE e.scope_id = {scope_id} AND e.epoch = {epoch}) THEN
+            RAISE EXCEPTION 'could not serialize access to a token'
+                USING ERRCODE = '40001', HINT = 'The transaction might succeed if retried.';
+        END IF;
+        RETURN ROW('unknown'::once.outcome, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    ELSIF v_row.fingerprint IS DISTINCT FROM p_owner THEN
+        RETURN ROW('foreign'::once.outcome, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    ELSIF v_row.state <> 'issued' THEN
+        RETURN once._answer(v_row, NULL);
+    ELSIF v_row.lease_until <= clock_timestamp() THEN
+        RETURN ROW('expired'::once.outcome, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+    END IF;
+    CASE v_row.generation{steps}
+    END CASE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN ROW('redeemed'::once.outcome, 1, v_id, NULL, NULL, NULL, NULL, NULL, NULL)::once.claim_result;
+END
+$body$
+$template$, '{steps}', v_steps), '{scope_id}', p_scope_id::text), p_scope, p_epoch, p_generation, p_sealed);
+END
+$$;
+
+COMMENT ON FUNCTION once._compile_token(text, bigint, integer, integer[], integer) IS 'text of an epoch''s token function';
+
 -- functions/_create_generation.sql
 -- Creates and attaches the table of a generation. Always a fresh table: truncating or recycling one is not safe for older snapshots.
 -- ATTACH, not PARTITION OF, which would take ACCESS EXCLUSIVE on the parent.
@@ -905,7 +1003,7 @@ BEGIN
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once_data'::regnamespace
            AND p.proname IN (SELECT p_scope || '_' || f.name || '_e' || p_epoch
-                               FROM unnest('{claim,settle,lookup,takeover,renew}'::text[]) AS f(name));
+                               FROM unnest('{claim,settle,lookup,takeover,renew,token}'::text[]) AS f(name));
 END
 $$;
 
@@ -941,7 +1039,7 @@ $$;
 COMMENT ON FUNCTION once._fence(text) IS 'the sequence whose value is the scope''s current epoch';
 
 -- functions/_fill.sql
--- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} {takeover} {renew} the epoch's functions, {fence} {seed} the
+-- Fills the names of one epoch into the text of a function: {claim} {settle} {lookup} {takeover} {renew} {token} the epoch's functions, {fence} {seed} the
 -- scope's sequences, {open} the open leaf, {rows} a query for the key's row in any live leaf, {unknown} the condition that no
 -- sealed leaf has the key.
 CREATE FUNCTION once._fill(p_template text, p_scope text, p_epoch bigint, p_generation integer, p_sealed integer[])
@@ -970,6 +1068,7 @@ BEGIN
     v_text := replace(v_text, '{lookup}', quote_ident(p_scope || '_lookup_e' || p_epoch));
     v_text := replace(v_text, '{takeover}', quote_ident(p_scope || '_takeover_e' || p_epoch));
     v_text := replace(v_text, '{renew}', quote_ident(p_scope || '_renew_e' || p_epoch));
+    v_text := replace(v_text, '{token}', quote_ident(p_scope || '_token_e' || p_epoch));
     v_text := replace(v_text, '{fence}', quote_literal('once_data.' || quote_ident(p_scope || '_fence')) || '::regclass');
     v_text := replace(v_text, '{seed}', quote_literal('once_data.' || quote_ident(p_scope || '_seed')) || '::regclass');
     v_text := replace(v_text, '{scope}', quote_literal(p_scope));
@@ -1045,7 +1144,7 @@ BEGIN
           FROM pg_proc AS p
          WHERE p.pronamespace = 'once'::regnamespace
            AND p.proname IN ('claim', 'claim_many', 'claim_leased', 'heartbeat', 'checkpoint', 'abandon', 'complete', 'fail', 'release',
-                             'lookup', 'current_epoch', '_lease', '_renew', '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
+                             'lookup', 'current_epoch', 'issue_token', 'redeem_token', 'token_key', '_token_ttl', '_lease', '_renew', '_route', '_check_key', '_settle', '_batch_cap', '_raise_again', '_raise_lost');
 END
 $$;
 
@@ -1163,15 +1262,17 @@ $$;
 COMMENT ON FUNCTION once._maintain_step(text, timestamptz) IS 'takes one step of maintenance in one scope and reports it';
 
 -- functions/_outlives.sql
--- The condition on a row that must outlive its generation: unfinished, parked, or finished within the window before p_now.
+-- The condition on a row that must outlive its generation: unfinished, parked, finished within the window before p_now, or a token
+-- that can still be redeemed.
 CREATE FUNCTION once._outlives(p_scope once.scope, p_now timestamptz)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    RETURN format('(state IN (''in_progress'', ''parked'') OR state IN (''done'', ''failed'') AND finished_at > %L::timestamptz)',
-                  p_now - p_scope.dedup_window);
+    RETURN format('(state IN (''in_progress'', ''parked'') OR state IN (''done'', ''failed'') AND finished_at > %L::timestamptz
+                    OR state = ''issued'' AND lease_until > %L::timestamptz)',
+                  p_now - p_scope.dedup_window, p_now);
 END
 $$;
 
@@ -1198,6 +1299,7 @@ BEGIN
     EXECUTE once._compile_lookup(v_scope, v_epoch, p_generation, p_sealed);
     EXECUTE once._compile_takeover(v_scope, v_epoch, p_generation, p_sealed);
     EXECUTE once._compile_renew(v_scope, v_epoch, p_generation, p_sealed);
+    EXECUTE once._compile_token(v_scope, v_epoch, p_generation, p_sealed, p_scope_id);
     PERFORM once._grant_epoch(p_scope_id, v_scope, v_epoch);
 
     INSERT INTO once.epoch (scope_id, epoch, generation, sealed)
@@ -1260,6 +1362,24 @@ END
 $$;
 
 COMMENT ON FUNCTION once._raise_nested(text) IS 'raises ON009: a transaction claims its own deferred key again';
+
+-- functions/_refuse_attempt.sql
+-- Trigger of once.guard_attempts: the write is one of an earlier attempt.
+CREATE FUNCTION once._refuse_attempt()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RAISE EXCEPTION 'attempt % cannot write a row of % that attempt % wrote',
+                    coalesce(to_jsonb(NEW) ->> TG_ARGV[0], 'NULL'), TG_RELID::regclass, to_jsonb(OLD) ->> TG_ARGV[0]
+        USING ERRCODE = 'ON007',
+              DETAIL = 'A later attempt at the same operation has taken over.',
+              HINT = 'Change nothing on behalf of the earlier attempt.';
+END
+$$;
+
+COMMENT ON FUNCTION once._refuse_attempt() IS 'trigger of once.guard_attempts: refuses the write of an earlier attempt';
 
 -- functions/_renew.sql
 -- The common part of heartbeat, checkpoint and abandon. Renews the lease, or ends it (p_lease NULL), or raises.
@@ -1605,7 +1725,7 @@ BEGIN
     END IF;
     IF v_missing IS NULL AND v_unknown IS NULL AND v_newest.epoch IS NOT NULL
        AND coalesce(v_fence, 0) <= v_newest.epoch
-       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 5 THEN
+       AND (SELECT count(*) FROM once._epoch_functions(p_scope.name, v_newest.epoch)) = 6 THEN
         IF v_behind THEN
             RETURN NEXT once._event(p_scope.name, 'repair', NULL, 'done',
                 format('fence %s was behind epoch %s, which was current before', coalesce(v_fence::text, 'NULL'), v_newest.epoch));
@@ -1815,6 +1935,36 @@ $$;
 
 COMMENT ON FUNCTION once._switch_epoch(integer, timestamptz) IS 'moves the scope''s fence to its newest epoch';
 
+-- functions/_token_ttl.sql
+-- How long a token of the scope for this subject lasts: what the caller asks for, or the scope's session length.
+CREATE FUNCTION once._token_ttl(p_scope text, p_subject text, p_ttl interval)
+RETURNS interval
+LANGUAGE plpgsql STABLE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_scope once.scope;
+BEGIN
+    SELECT * INTO STRICT v_scope FROM once.scope AS s WHERE s.name = p_scope;
+    PERFORM once._check_key(p_subject, 'token', v_scope.subject_required);
+    IF v_scope.session_length IS NULL THEN
+        RAISE EXCEPTION 'scope % issues no tokens', p_scope
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'Its session length is not declared.',
+                  HINT = format('How long may a user sit over a page before submitting it? SELECT once.alter_scope(%L, p_session_length => ''12 hours'');', p_scope);
+    ELSIF p_ttl < v_scope.session_length OR p_ttl > interval '1 year' THEN
+        RAISE EXCEPTION 'a token must last at least as long as a session, and at most a year, not %', p_ttl
+            USING ERRCODE = 'ON004',
+                  DETAIL = format('A session of scope %s is %s long; a user who submits at its end would be refused.', p_scope, v_scope.session_length),
+                  HINT = 'Leave p_ttl out for a token that lasts as long as a session.';
+    END IF;
+    RETURN coalesce(p_ttl, v_scope.session_length);
+END
+$$;
+
+COMMENT ON FUNCTION once._token_ttl(text, text, interval) IS 'checks subject and ttl of a token, and returns how long it lasts';
+
 -- functions/_transactions.sql
 -- The transactions that are running in this database, this one aside; of p_among, where that is given. Prepared ones are
 -- left out: they call nothing any more.
@@ -1929,7 +2079,8 @@ CREATE FUNCTION once.alter_scope(
     p_on_expiry text DEFAULT NULL,
     p_max_result_bytes integer DEFAULT NULL,
     p_rotate_rows bigint DEFAULT NULL,
-    p_archive text DEFAULT NULL
+    p_archive text DEFAULT NULL,
+    p_session_length interval DEFAULT NULL
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -1948,17 +2099,19 @@ BEGIN
     v_scope.max_result_bytes := coalesce(p_max_result_bytes, v_scope.max_result_bytes);
     v_scope.rotate_rows := CASE WHEN p_rotate_rows = 0 THEN NULL ELSE coalesce(p_rotate_rows, v_scope.rotate_rows) END;
     v_scope.archive := coalesce(p_archive, v_scope.archive);
+    v_scope.session_length := coalesce(p_session_length, v_scope.session_length);
     PERFORM once._check_policy(v_scope.dedup_window, v_scope.retry_horizon, v_scope.generations, v_scope.lease, v_scope.max_attempts,
-                               v_scope.on_expiry, v_scope.max_result_bytes, v_scope.subject_required, v_scope.rotate_rows, v_scope.archive);
+                               v_scope.on_expiry, v_scope.max_result_bytes, v_scope.subject_required, v_scope.rotate_rows, v_scope.archive, v_scope.session_length);
     UPDATE once.scope AS s
        SET dedup_window = v_scope.dedup_window, retry_horizon = v_scope.retry_horizon, generations = v_scope.generations,
            lease = v_scope.lease, max_attempts = v_scope.max_attempts, on_expiry = v_scope.on_expiry,
-           max_result_bytes = v_scope.max_result_bytes, rotate_rows = v_scope.rotate_rows, archive = v_scope.archive
+           max_result_bytes = v_scope.max_result_bytes, rotate_rows = v_scope.rotate_rows, archive = v_scope.archive,
+           session_length = v_scope.session_length
      WHERE s.scope_id = v_scope.scope_id;
 END
 $$;
 
-COMMENT ON FUNCTION once.alter_scope(text, interval, interval, integer, interval, integer, text, integer, bigint, text) IS
+COMMENT ON FUNCTION once.alter_scope(text, interval, interval, integer, interval, integer, text, integer, bigint, text, interval) IS
 'Changes the policy of a scope, at once; parameters as in once.create_scope, NULL leaves a value as it is.
 p_rotate_rows: 0 turns rotation by rows off. A shorter window forgets keys earlier. Whether a subject is required cannot be changed.
 Raises ON001, ON004. The owner of pgonce may call it, and whoever is granted it.';
@@ -2197,7 +2350,8 @@ CREATE FUNCTION once.create_scope(
     p_max_result_bytes integer DEFAULT 1048576,
     p_subject_required boolean DEFAULT false,
     p_rotate_rows bigint DEFAULT NULL,
-    p_archive text DEFAULT 'keep'
+    p_archive text DEFAULT 'keep',
+    p_session_length interval DEFAULT NULL
 )
 RETURNS void
 LANGUAGE plpgsql
@@ -2209,17 +2363,17 @@ DECLARE
 BEGIN
     PERFORM once._check_scope_name(p_name);
     PERFORM once._check_policy(p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
-                               p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive);
+                               p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive, p_session_length);
     -- Sequences do not follow a logical switchover: numbers that are taken are passed over.
     LOOP
         v_scope_id := nextval(pg_get_serial_sequence('once.scope', 'scope_id')::regclass);
         EXIT WHEN NOT EXISTS (SELECT FROM once.scope AS s WHERE s.scope_id >= v_scope_id);
     END LOOP;
     INSERT INTO once.scope (scope_id, name, dedup_window, retry_horizon, generations, lease, max_attempts, on_expiry,
-                            max_result_bytes, subject_required, rotate_rows, archive)
+                            max_result_bytes, subject_required, rotate_rows, archive, session_length)
     OVERRIDING SYSTEM VALUE
     VALUES (v_scope_id, p_name, p_window, p_retry_horizon, p_generations, p_lease, p_max_attempts, p_on_expiry,
-            p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive)
+            p_max_result_bytes, p_subject_required, p_rotate_rows, p_archive, p_session_length)
         ON CONFLICT (name) DO NOTHING;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'scope % exists', p_name
@@ -2240,17 +2394,18 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION once.create_scope(text, interval, interval, integer, interval, integer, text, integer, boolean, bigint, text) IS
+COMMENT ON FUNCTION once.create_scope(text, interval, interval, integer, interval, integer, text, integer, boolean, bigint, text, interval) IS
 'Creates a scope.
 p_name: 1 to 32 characters, a lower-case letter first, then lower-case letters, digits and underscores.
 p_window: how long a finished key is recognised, at least; must exceed p_retry_horizon, how long any caller may still retry.
 p_generations: generations a window; more of them drop sooner after the window, and every claim probes one more table.
-p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims, recorded for the versions that make them.
+p_lease, p_max_attempts, p_on_expiry (takeover or park): policy of leased claims, see once.claim_leased.
 p_max_result_bytes: a larger result is not stored, only its size.
 p_subject_required: every key belongs to a subject; cannot be changed later.
 p_rotate_rows: rotate also when the open generation holds this many rows.
 p_archive: keep (no generation is retired: no key is ever forgotten, and every claim probes every generation there is) or discard
 (a generation past its window is dropped).
+p_session_length: how long a user may sit over a page before submitting it; a token of once.issue_token lasts at least as long. NULL: the scope issues no tokens.
 Raises ON004 (policy), ON005 (name), ON006 (exists). The owner of pgonce may call it, and whoever is granted it.';
 
 -- functions/current_epoch.sql
@@ -2377,6 +2532,37 @@ $$;
 COMMENT ON FUNCTION once.grant_scope(text, text) IS
 'Lets a role claim, complete and look up keys in a scope, and nothing else. Raises ON001, ON004 (no such role).';
 
+-- functions/guard_attempts.sql
+-- Puts a guard on a business table: no writer can lower the attempt that a row carries.
+CREATE FUNCTION once.guard_attempts(p_table regclass, p_column name)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute AS a
+                    WHERE a.attrelid = p_table AND a.attname = p_column AND NOT a.attisdropped AND a.attnum > 0
+                      AND a.atttypid IN ('integer'::regtype, 'bigint'::regtype)) THEN
+        RAISE EXCEPTION 'table % has no column % for attempts', coalesce(p_table::text, 'NULL'), coalesce(quote_ident(p_column), 'NULL')
+            USING ERRCODE = 'ON004',
+                  DETAIL = 'Attempts are numbers: the column is an integer or bigint.',
+                  HINT = 'Add one, NULL until a leased claim writes the row: ALTER TABLE … ADD COLUMN attempt integer.';
+    END IF;
+    -- The condition belongs to the trigger, so that a write which is in order calls nothing.
+    EXECUTE format(
+        'CREATE OR REPLACE TRIGGER once_guard_attempts BEFORE UPDATE ON %1$s FOR EACH ROW
+             WHEN (OLD.%2$I IS NOT NULL AND (NEW.%2$I >= OLD.%2$I) IS NOT TRUE)
+             EXECUTE FUNCTION once._refuse_attempt(%2$L)', p_table, p_column);
+END
+$$;
+
+COMMENT ON FUNCTION once.guard_attempts(regclass, name) IS
+'Puts a guard on a business table: an UPDATE that would lower the attempt which a row carries, or remove it, is refused, whoever writes. So a leased
+claim''s earlier attempt, stopped for longer than its lease, cannot overwrite what a later one wrote. Write the attempt with every UPDATE.
+p_column: the column of the attempt, integer or bigint; rows in which it is NULL take any. Call it again to move the guard to another column.
+The caller owns the table. Remove it with DROP TRIGGER once_guard_attempts ON the table.
+Raises ON004 (no such column). The guard raises ON007.';
+
 -- functions/heartbeat.sql
 -- Extends the lease of a claim.
 CREATE FUNCTION once.heartbeat(
@@ -2395,6 +2581,41 @@ COMMENT ON FUNCTION once.heartbeat(text, text, uuid, integer, text, interval) IS
 'Extends the lease of a leased claim: it ends p_lease (NULL: the scope''s lease) from now, by the database''s clock. A lease that is over can still be
 extended while nobody has taken the key over.
 Raises ON007 if the claim is not the current one: stop the work. Also ON001 to ON004, ON008, ON010; 40001 above READ COMMITTED.';
+
+-- functions/issue_token.sql
+-- Issues a token that stands for one operation of a subject.
+CREATE FUNCTION once.issue_token(p_scope text, p_subject text, p_ttl interval DEFAULT NULL)
+RETURNS text
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    -- Two random UUIDs are 244 bits of the server's strong source; the digest spreads them over a text of 43 characters.
+    v_token text := rtrim(translate(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'base64'), '+/', '-_'), '=');
+    v_key text := once.token_key(v_token);
+    v_epoch bigint;
+    v_ttl interval;
+    v_result once.claim_result;
+BEGIN
+    FOR i IN 1..100 LOOP
+        v_epoch := once._route(p_scope, p_subject, v_key);
+        v_ttl := coalesce(v_ttl, once._token_ttl(p_scope, p_subject, p_ttl));
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, NULL, $3)', p_scope || '_token_e' || v_epoch)
+           INTO v_result USING v_key, sha256(convert_to(p_subject, 'UTF8')), v_ttl;
+        IF v_result.outcome IS NOT NULL THEN
+            RETURN v_token;
+        END IF;
+    END LOOP;
+    PERFORM once._raise_again(p_scope);
+END
+$$;
+
+COMMENT ON FUNCTION once.issue_token(text, text, interval) IS
+'Issues a token that stands for one operation of a subject: put it into the form, and redeem it in the transaction that does what the form asks for
+(once.redeem_token). 43 letters, digits, "-" and "_", unguessable; only a digest of it is stored.
+p_subject: whom the token is for (the user, the session); nobody else can redeem it.
+p_ttl: how long it can be redeemed, by the database''s clock, at least the scope''s session length; NULL: as long as that.
+Raises ON001, ON003, ON004 (a scope that issues no tokens, a ttl out of range), ON008, ON010, 42501.';
 
 -- functions/lookup.sql
 -- Reads what is known of a key, without claiming it.
@@ -2481,6 +2702,38 @@ p_scope: one scope; NULL: all. p_wait: how long to wait, in all, for transaction
 p_now: a later time to act, and record, as if it had come, for tests. p_report: a JSON array of steps taken (result done) and held back (waiting,
 busy, kept, missing), with the reason. Cannot run inside a transaction block.';
 
+-- functions/redeem_token.sql
+-- Redeems a token in the transaction that does what it stands for.
+CREATE FUNCTION once.redeem_token(p_scope text, p_token text, p_subject text, p_wait interval DEFAULT NULL)
+RETURNS once.claim_result
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    v_key text := once.token_key(coalesce(p_token, ''));
+    v_epoch bigint;
+    v_result once.claim_result;
+BEGIN
+    FOR i IN 1..100 LOOP
+        v_epoch := once._route(p_scope, p_subject, v_key);
+        EXECUTE format('SELECT * FROM once_data.%I($1, $2, $3, NULL)', p_scope || '_token_e' || v_epoch)
+           INTO v_result USING v_key, sha256(convert_to(p_subject, 'UTF8')), p_wait;
+        IF v_result.outcome IS NOT NULL THEN
+            RETURN v_result;
+        END IF;
+    END LOOP;
+    PERFORM once._raise_again(p_scope);
+END
+$$;
+
+COMMENT ON FUNCTION once.redeem_token(text, text, text, interval) IS
+'Redeems a token in the transaction that does what it stands for; one row says what became of it. If that transaction is rolled back the token is as it was (once.release would take it away).
+p_subject: who redeems it. p_wait: how long to wait for another transaction that redeems it too; NULL: as long as it takes; zero: not at all.
+Outcomes: redeemed (do the work, then once.complete or once.fail with once.token_key(token), claim_id, attempt and an empty subject), replay (redeemed before: the stored
+result), failed (redeemed before and refused for good), in_progress; and for the server, who should tell the client no more than that the token is not
+valid: unknown (never issued, or forgotten after its time), foreign (issued to another subject), expired.
+Above READ COMMITTED a token that was issued after the snapshot is unknown. Raises ON001, ON003, ON008, ON010, 42501, and 40001 above READ COMMITTED.';
+
 -- functions/release.sql
 -- Gives a claim back: the key is as if it had never been claimed.
 CREATE FUNCTION once.release(p_scope text, p_key text, p_claim_id uuid, p_attempt integer, p_subject text DEFAULT '')
@@ -2522,6 +2775,21 @@ $$;
 
 COMMENT ON FUNCTION once.revoke_scope(text, text) IS
 'Takes back what once.grant_scope gave a role for one scope. Raises ON001, ON004 (no such role).';
+
+-- functions/token_key.sql
+-- The key under which a token is stored: a digest, so that who reads the table, or a dump of it, has no token.
+CREATE FUNCTION once.token_key(p_token text)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN 'token:' || encode(sha256(convert_to(p_token, 'UTF8')), 'hex');
+END
+$$;
+
+COMMENT ON FUNCTION once.token_key(text) IS
+'The key under which a token is stored, for once.complete, once.fail and once.lookup, with an empty subject: "token:" and the SHA-256 of the token''s text in hexadecimal digits.';
 
 -- views/generations.sql
 CREATE VIEW once.generations AS
@@ -2581,7 +2849,7 @@ COMMENT ON VIEW once.in_flight IS
 -- views/scopes.sql
 CREATE VIEW once.scopes AS
 SELECT s.name, s.dedup_window, s.retry_horizon, s.generations, s.rotate_rows, s.lease, s.max_attempts, s.on_expiry,
-       s.max_result_bytes, s.subject_required, s.archive,
+       s.max_result_bytes, s.subject_required, s.archive, s.session_length,
        pg_sequence_last_value(once._fence(s.name)) AS epoch,
        o.generation AS open_generation, o.opened_at AS open_since,
        l.live_generations, l.rows_estimate, l.bytes,

@@ -11,6 +11,7 @@ CREATE TABLE once.scope (
     max_result_bytes      integer     NOT NULL,
     subject_required      boolean     NOT NULL,
     archive               text        NOT NULL,
+    session_length        interval,
     created_at            timestamptz NOT NULL DEFAULT now(),
     maintained_at         timestamptz,
     CONSTRAINT scope_pk PRIMARY KEY (scope_id),
@@ -25,6 +26,7 @@ CREATE TABLE once.scope (
     CONSTRAINT scope_max_attempts_ck CHECK (max_attempts > 0),
     CONSTRAINT scope_on_expiry_ck CHECK (on_expiry IN ('takeover', 'park')),
     CONSTRAINT scope_max_result_bytes_ck CHECK (max_result_bytes BETWEEN 1024 AND 67108864),
+    CONSTRAINT scope_session_length_ck CHECK (session_length > interval '0'),
     CONSTRAINT scope_archive_ck CHECK (archive IN ('keep', 'discard'))
 );
 
@@ -40,4 +42,5 @@ COMMENT ON COLUMN once.scope.on_expiry IS 'what an expired lease leads to: takeo
 COMMENT ON COLUMN once.scope.max_result_bytes IS 'a larger result is not stored, only its size';
 COMMENT ON COLUMN once.scope.subject_required IS 'whether every key belongs to a subject (a tenant, a user)';
 COMMENT ON COLUMN once.scope.archive IS 'keep: no generation is retired; discard: a retired generation is dropped';
+COMMENT ON COLUMN once.scope.session_length IS 'how long a user may sit over a page, so a token lasts at least as long; NULL: the scope issues no tokens';
 COMMENT ON COLUMN once.scope.maintained_at IS 'when maintain last finished its round over this scope';

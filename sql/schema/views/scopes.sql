@@ -1,6 +1,6 @@
 CREATE VIEW once.scopes AS
 SELECT s.name, s.dedup_window, s.retry_horizon, s.generations, s.rotate_rows, s.lease, s.max_attempts, s.on_expiry,
-       s.max_result_bytes, s.subject_required, s.archive,
+       s.max_result_bytes, s.subject_required, s.archive, s.session_length,
        pg_sequence_last_value(once._fence(s.name)) AS epoch,
        o.generation AS open_generation, o.opened_at AS open_since,
        l.live_generations, l.rows_estimate, l.bytes,
