@@ -46,6 +46,22 @@ func (c *client) settleLoop(ctx context.Context) {
 	}
 }
 
+// leaseLoop claims few keys for short leases, in short transactions, so that leases run out under whoever has them.
+func (c *client) leaseLoop(ctx context.Context) {
+	defer c.close()
+	for ctx.Err() == nil && c.ready() {
+		c.inTransaction(anyLevel(c.random), !c.chance(6), func(t *trial) error {
+			if claim, ok := t.run.takeLeased(t.random); ok && t.chance(3) {
+				return t.heartbeat(claim)
+			} else if ok {
+				t.run.giveBack(claim)
+			}
+			wave := int((t.run.clock.now() - t.run.began) / (window / generations))
+			return t.claimLeased(fmt.Sprintf("%sl%d", t.run.prefix(), max(0, wave-t.random.IntN(3))))
+		})
+	}
+}
+
 // ready connects if there is need, and reports whether the client can go on.
 func (c *client) ready() bool {
 	if c.run.broken() {
@@ -198,6 +214,8 @@ func (t *trial) act() error {
 		return t.claimMany()
 	case n < 12:
 		return t.savepoint(t.claim)
+	case n < 15:
+		return t.claimLeased(t.run.key(t.random))
 	default:
 		return t.claim()
 	}
@@ -235,7 +253,7 @@ func (t *trial) savepoint(work func() error) error {
 
 // undone is what remains to be said of an effect that was rolled back.
 func (e event) undone() event {
-	e.kind = map[kind]kind{fresh: freshUndone, settle: settleUndone}[e.kind]
+	e.kind = map[kind]kind{fresh: freshUndone, settle: settleUndone, renew: settleUndone}[e.kind]
 	return e
 }
 
@@ -302,6 +320,48 @@ func (t *trial) claimKey(key string, deferred, complete bool) error {
 	return t.claimed(o, deferred && t.stable && !complete)
 }
 
+// lease is a length, short enough that leases run out while the key is in use.
+func (t *trial) lease() time.Duration {
+	return time.Duration(10+t.random.IntN(150)) * time.Millisecond
+}
+
+func (t *trial) claimLeased(key string) error {
+	lease := t.lease()
+	o := op{key: key, fingerprint: anyFingerprint(t.random), stable: t.stable, claimed: t.run.clock.now()}
+	err := t.tx.QueryRow(t.ctx, `SELECT outcome::text, attempt, coalesce(claim_id::text, ''), coalesce(convert_from(result, 'UTF8'), '')
+		FROM once.claim_leased('s', $1, $2, p_wait => $3, p_lease => $4)`,
+		key, digest(o.fingerprint), t.wait(), lease).Scan(&o.outcome, &o.attempt, &o.id, &o.result)
+	if mine := t.own[key]; mine != nil && mine.deferred && pgonce.Code(err) == pgonce.CodeNested {
+		return errAbandoned
+	}
+	if err != nil {
+		return err
+	}
+	if o.outcome == "fresh" {
+		o.until = o.claimed + lease
+	}
+	return t.claimed(o, false)
+}
+
+// heartbeat renews the lease of an earlier transaction's claim.
+func (t *trial) heartbeat(claim unsettled) error {
+	call, lease := t.run.clock.now(), t.lease()
+	err := t.exec("SELECT once.heartbeat('s', $1, $2::text::uuid, $3, p_lease => $4)", claim.key, claim.id, claim.attempt, lease)
+	o := op{key: claim.key, kind: renew, id: claim.id, claimed: claim.claimed, attempt: claim.attempt, until: call + lease}
+	switch {
+	case err == nil:
+		e := &event{op: o, call: call, ret: t.run.clock.now()}
+		t.effects = append(t.effects, e)
+		t.own[e.key] = e
+	case pgonce.Code(err) == pgonce.CodeLost:
+		o.kind = renewLost
+		t.run.add(event{op: o, call: call, ret: t.run.clock.now()})
+	default:
+		t.run.giveBack(claim)
+	}
+	return err
+}
+
 // errAbandoned ends a transaction that misuse, tried on purpose, has aborted.
 var errAbandoned = &pgconn.PgError{Code: pgonce.CodeLost, Message: "abandoned"}
 
@@ -325,7 +385,11 @@ func (t *trial) claimed(o op, deferred bool) error {
 		t.read(o, o.claimed)
 		return nil
 	}
-	o.kind, o.outcome, o.finished = fresh, "", o.claimed
+	o.kind, o.outcome, o.finished, o.decided = fresh, "", o.claimed, now
+	o.attempt = max(o.attempt, 1)
+	if o.attempt > 1 {
+		t.run.count(func(n *totals) { n.takeovers++ })
+	}
 	e := &event{op: o, call: o.claimed, ret: now}
 	e.deferred = deferred
 	t.effects = append(t.effects, e)
@@ -337,7 +401,7 @@ func (t *trial) claimed(o op, deferred bool) error {
 	if t.chance(3) {
 		t.pause()
 	}
-	if o.phase == done || !deferred && t.chance(3) {
+	if o.phase == done || !deferred && t.chance(3) || o.until > 0 && t.chance(2) {
 		return nil
 	}
 	return t.end(e, o.fingerprint)
@@ -350,14 +414,14 @@ func (t *trial) end(e *event, fingerprint string) error {
 	var err error
 	switch as {
 	case released:
-		err = t.exec("SELECT once.release('s', $1, $2::text::uuid, 1)", e.key, e.id)
+		err = t.exec("SELECT once.release('s', $1, $2::text::uuid, $3)", e.key, e.id, e.attempt)
 	case failed:
 		e.result = "no " + t.tag
-		err = t.exec("SELECT once.fail('s', $1, $2::text::uuid, 1, $3, p_fingerprint => $4)", e.key, e.id, []byte(e.result), digest(fingerprint))
+		err = t.exec("SELECT once.fail('s', $1, $2::text::uuid, $3, $4, p_fingerprint => $5)", e.key, e.id, e.attempt, []byte(e.result), digest(fingerprint))
 	default:
 		e.result = strconv.Quote(t.tag)
-		err = t.exec("SELECT once.complete('s', $1, $2::text::uuid, 1, $3, 'application/json', p_fingerprint => $4)",
-			e.key, e.id, []byte(e.result), digest(fingerprint))
+		err = t.exec("SELECT once.complete('s', $1, $2::text::uuid, $3, $4, 'application/json', p_fingerprint => $5)",
+			e.key, e.id, e.attempt, []byte(e.result), digest(fingerprint))
 	}
 	if err == nil {
 		e.phase, e.ret = as, t.run.clock.now()
@@ -374,6 +438,9 @@ func (t *trial) settleLater() error {
 		t.run.giveBack(claim)
 		return nil
 	}
+	if claim.leased && t.chance(2) {
+		return t.heartbeat(claim)
+	}
 	return t.settle(claim)
 }
 
@@ -382,12 +449,15 @@ func (t *trial) settleStale() error {
 	if !ok || t.own[claim.key] != nil {
 		return nil
 	}
+	if claim.leased && t.chance(4) {
+		return t.heartbeat(claim)
+	}
 	return t.settle(claim)
 }
 
 func (t *trial) settle(claim unsettled) error {
 	call := t.run.clock.now()
-	e := &event{op: op{key: claim.key, kind: settle, id: claim.id, claimed: claim.claimed}, call: call}
+	e := &event{op: op{key: claim.key, kind: settle, id: claim.id, claimed: claim.claimed, attempt: claim.attempt}, call: call}
 	err := t.end(e, "")
 	if err == nil {
 		t.effects = append(t.effects, e)
@@ -398,7 +468,7 @@ func (t *trial) settle(claim unsettled) error {
 		return nil
 	}
 	if pgonce.Code(err) == pgonce.CodeLost {
-		t.run.add(event{op: op{key: claim.key, kind: lost, id: claim.id}, call: call, ret: t.run.clock.now()})
+		t.run.add(event{op: op{key: claim.key, kind: lost, id: claim.id, attempt: claim.attempt}, call: call, ret: t.run.clock.now()})
 	} else {
 		t.run.giveBack(claim)
 	}
@@ -413,8 +483,8 @@ func (t *trial) lookup() error {
 	}
 	call := t.run.clock.now()
 	o := op{key: key, kind: found}
-	err := t.tx.QueryRow(t.ctx, `SELECT state::text, claim_id::text, coalesce(convert_from(result, 'UTF8'), '') FROM once.lookup('s', $1)`,
-		key).Scan(&o.phase, &o.id, &o.result)
+	err := t.tx.QueryRow(t.ctx, `SELECT state::text, claim_id::text, attempt, coalesce(convert_from(result, 'UTF8'), '') FROM once.lookup('s', $1)`,
+		key).Scan(&o.phase, &o.id, &o.attempt, &o.result)
 	if errors.Is(err, pgx.ErrNoRows) {
 		o.kind, err = notFound, nil
 	}
@@ -423,7 +493,7 @@ func (t *trial) lookup() error {
 	}
 	t.read(o, call)
 	if (o.phase == parked || o.phase == pending) && t.chance(4) {
-		return t.settle(unsettled{key, o.id, 0})
+		return t.settle(unsettled{key: key, id: o.id, attempt: o.attempt})
 	}
 	return nil
 }

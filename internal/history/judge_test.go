@@ -53,10 +53,11 @@ func (r *round) judge(ctx context.Context, draw bool) (verdict, error) {
 				e.ret = tx.ret
 			}
 			events = append(events, e)
-			if e.kind == fresh {
+			switch e.kind {
+			case fresh:
 				won = append(won, e)
 				wins[e.key+" "+tx.tag]--
-			} else {
+			case settle:
 				ends[e.id] = e
 			}
 		}
@@ -69,6 +70,9 @@ func (r *round) judge(ctx context.Context, draw bool) (verdict, error) {
 	latest := r.latest()
 	for i := range events {
 		events[i].latest = latest(events[i].ret)
+		if events[i].decided == 0 {
+			events[i].decided = events[i].ret
+		}
 	}
 	r.n.operations += len(events)
 	r.n.wins += len(won)
@@ -120,12 +124,15 @@ func (r *round) latest() func(time.Duration) time.Duration {
 }
 
 // countWins holds the wins of a key against each other, without a model: before another one, a claim must have been given back,
-// or the window must have passed since it was finished.
+// or the window must have passed since it was finished; or, not ended, it was taken over.
 func countWins(won []event, ends map[string]event, latest func(time.Duration) time.Duration) []string {
 	var violations []string
 	mayFollow := func(a, b event) bool {
 		if end, ok := ends[a.id]; ok && a.phase == absent {
 			a.phase, a.finished = end.phase, end.finished
+		}
+		if b.attempt > 1 {
+			return a.phase == absent && b.attempt > a.attempt && a.until > 0
 		}
 		return a.phase == released || a.phase != absent && a.finished+window <= latest(b.ret)+slack
 	}

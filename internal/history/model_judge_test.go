@@ -35,6 +35,10 @@ func TestModel(t *testing.T) {
 	t.Parallel()
 	printed := func(o op, fingerprint string) op { o.fingerprint = fingerprint; return o }
 	early := func(o op) op { o.stable = false; return o }
+	lease := func(o op, until, attempt, decided int) op {
+		o.until, o.attempt, o.decided = ms(until), attempt, ms(decided)
+		return o
+	}
 	leap := func(o op, latest int) op { o.latest = ms(latest); return o }
 	for name, c := range map[string]struct {
 		good    bool
@@ -81,6 +85,15 @@ func TestModel(t *testing.T) {
 		"NotFound":                       {true, []porcupine.Operation{at(0, 1, op{kind: notFound}), at(2, 3, wonDone("a", 2))}},
 		"NotFoundWhileKnown":             {false, []porcupine.Operation{at(0, 1, wonDone("a", 0)), at(2, 3, op{kind: notFound})}},
 		"OpenEndedCommitSeen":            {true, []porcupine.Operation{at(0, 9000, wonDone("a", 0)), at(1, 2, op{kind: notFound}), at(3, 4, told("replay", "a"))}},
+		"TakenOver":                      {true, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(60, 61, lease(won("b", 60), 99, 2, 61)), at(62, 63, settled("b", done, 62))}},
+		"TakenOverTooEarly":              {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(20, 21, lease(won("b", 20), 99, 2, 21))}},
+		"TakenOverWithoutLease":          {false, []porcupine.Operation{at(0, 1, won("a", 0)), at(60, 61, lease(won("b", 60), 99, 2, 61))}},
+		"TakenOverTwice":                 {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(60, 65, lease(won("b", 60), 999, 2, 61)), at(61, 66, lease(won("c", 61), 999, 2, 62))}},
+		"TakenOverAfterRenewal":          {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(40, 41, lease(op{kind: renew, id: "a"}, 140, 1, 41)), at(60, 61, lease(won("b", 60), 99, 2, 61))}},
+		"SettledAfterTakeover":           {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(60, 61, lease(won("b", 60), 99, 2, 61)), at(62, 63, settled("a", done, 62))}},
+		"RenewedAfterTakeover":           {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(60, 61, lease(won("b", 60), 99, 2, 61)), at(62, 63, lease(op{kind: renew, id: "a"}, 140, 1, 63))}},
+		"RenewalLostWrongly":             {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 50, 1, 1)), at(62, 63, op{kind: renewLost, id: "a", attempt: 1, decided: ms(63)})}},
+		"ParkedWhileLeased":              {false, []porcupine.Operation{at(0, 1, lease(won("a", 0), 2000, 1, 1)), at(1300, 1301, told("parked", ""))}},
 		"UnknownOutcome":                 {false, []porcupine.Operation{at(0, 1, told("unheard of", ""))}},
 	} {
 		t.Run(name, func(t *testing.T) {

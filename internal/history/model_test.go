@@ -34,6 +34,8 @@ type state struct {
 	result            string
 	fingerprint       string // "" is not compared
 	claimed, finished time.Duration
+	until             time.Duration // when its lease may be over, and not before; zero without a lease
+	attempt           int
 }
 
 type kind string
@@ -44,6 +46,8 @@ const (
 	settle       kind = "settle"        // a claim of an earlier transaction ended, and committed
 	settleUndone kind = "settle undone" // the same, rolled back afterwards
 	lost         kind = "lost"          // a settlement refused: not the current claim
+	renew        kind = "renew"         // a lease renewed, and committed
+	renewLost    kind = "renew lost"    // the same, refused: not the current claim, or parked
 	answer       kind = "answer"        // what a claim that was not fresh was told
 	found        kind = "found"         // a row that lookup returned
 	notFound     kind = "not found"     // lookup returned none
@@ -62,6 +66,12 @@ type op struct {
 	id, result, fingerprint string
 	claimed, finished       time.Duration
 
+	// until is when a lease that was given is over, or later; zero for none. attempt is above 1 after a takeover.
+	until   time.Duration
+	attempt int
+	// decided is when the answer had come. Leases are judged by then, by a clock that nobody moves.
+	decided time.Duration
+
 	// stable: at READ COMMITTED, where every statement sees what was committed before it.
 	stable bool
 
@@ -77,8 +87,11 @@ type op struct {
 //
 //	absent ── fresh ──> in progress ── settle ──> done, failed ── window ──> absent
 //	                        │  └────── release ──> absent
-//	                     (window)
+//	                     (window, and its lease is over)
 //	                        └──> parked, from where it is settled or released like one in progress
+//
+// A claim may have a lease. When that is over another claim takes the key over: it is fresh, has the next attempt, and from then on the
+// earlier one is nothing.
 //
 // A transaction takes effect at its commit. From its claim to there it holds the key's lock, so the decision fresh, too, is
 // true at the commit, at every isolation level: a win is one operation that lasts as long as the COMMIT. A win that is rolled
@@ -104,18 +117,24 @@ var model = porcupine.Model{
 func step(s state, o op) (bool, state) {
 	switch o.kind {
 	case fresh:
-		if !s.free(o) {
+		next := state{phase: pending, id: o.id, fingerprint: o.fingerprint, claimed: o.claimed, until: o.until, attempt: 1}
+		switch {
+		case o.attempt > 1 && s.mayBeTakenOver(o):
+			next.fingerprint, next.claimed, next.attempt = s.fingerprint, s.claimed, o.attempt // it stays in its generation
+		case o.attempt > 1 || !s.free(o):
 			return false, s
 		}
 		if o.phase == released {
 			return true, state{}
 		}
-		next := state{phase: pending, id: o.id, fingerprint: o.fingerprint, claimed: o.claimed}
 		if o.phase != absent {
 			next.phase, next.result, next.finished = o.phase, o.result, o.finished
 		}
 		return true, next
 	case freshUndone:
+		if o.attempt > 1 {
+			return s.mayBeTakenOver(o), s
+		}
 		return s.free(o), s
 	case settle:
 		if !s.unfinished() || s.id != o.id {
@@ -130,6 +149,14 @@ func step(s state, o op) (bool, state) {
 		return s.unfinished() && s.id == o.id, s
 	case lost:
 		return !(s.unfinished() && s.id == o.id), s
+	case renew:
+		if s.phase != pending || s.id != o.id {
+			return false, s
+		}
+		s.until = o.until
+		return true, s
+	case renewLost:
+		return s.phase != pending || s.id != o.id || s.mayBeParked(o), s
 	case answer:
 		return stepAnswer(s, o)
 	case found:
@@ -141,7 +168,7 @@ func step(s state, o op) (bool, state) {
 }
 
 func stepAnswer(s state, o op) (bool, state) {
-	differs := s.fingerprint != "" && o.fingerprint != "" && s.fingerprint != o.fingerprint
+	differs := s.differs(o)
 	switch o.outcome {
 	case "mismatch":
 		return s.phase != absent && differs, s
@@ -152,7 +179,7 @@ func stepAnswer(s state, o op) (bool, state) {
 	case "failed":
 		return !differs && s.phase == failed && s.names(o) && s.result == o.result, s
 	case "parked":
-		if differs || !s.unfinished() || !s.expired(o) {
+		if differs || s.phase != parked && !s.mayBeParked(o) {
 			return false, s
 		}
 		s.phase = parked
@@ -162,7 +189,7 @@ func stepAnswer(s state, o op) (bool, state) {
 }
 
 func stepFound(s state, o op) (bool, state) {
-	if o.phase == parked && s.phase == pending && s.expired(o) {
+	if o.phase == parked && s.mayBeParked(o) {
 		s.phase = parked
 	}
 	return s.phase != absent && s.phase == o.phase && s.names(o) && s.result == o.result, s
@@ -171,6 +198,20 @@ func stepFound(s state, o op) (bool, state) {
 // free reports whether the key may be won: it is absent, or forgotten.
 func (s state) free(o op) bool {
 	return s.phase == absent || (s.phase == done || s.phase == failed) && s.finished+window <= o.latest+slack
+}
+
+func (s state) differs(o op) bool {
+	return s.fingerprint != "" && o.fingerprint != "" && s.fingerprint != o.fingerprint
+}
+
+// mayBeTakenOver reports whether the claim's lease may be over.
+func (s state) mayBeTakenOver(o op) bool {
+	return s.phase == pending && !s.differs(o) && o.attempt == s.attempt+1 && s.until > 0 && s.until <= o.decided+slack
+}
+
+// mayBeParked reports whether the generation of an unfinished claim may have expired around it.
+func (s state) mayBeParked(o op) bool {
+	return s.phase == pending && s.expired(o) && s.until <= o.decided+slack
 }
 
 func (s state) unfinished() bool { return s.phase == pending || s.phase == parked }
@@ -185,7 +226,7 @@ func (s state) String() string {
 	if s.phase == absent {
 		return "absent"
 	}
-	return fmt.Sprintf("%s %.8s %s [%s] claimed %v finished %v", s.phase, s.id, s.result, s.fingerprint, s.claimed, s.finished)
+	return fmt.Sprintf("%s %.8s/%d %s [%s] claimed %v until %v finished %v", s.phase, s.id, s.attempt, s.result, s.fingerprint, s.claimed, s.until, s.finished)
 }
 
 func (o op) String() string {
@@ -193,5 +234,5 @@ func (o op) String() string {
 	if o.outcome != "" {
 		what = o.outcome
 	}
-	return fmt.Sprintf("%s %s %.8s %s [%s]", what, o.phase, o.id, o.result, o.fingerprint)
+	return fmt.Sprintf("%s %s %.8s/%d %s [%s]", what, o.phase, o.id, o.attempt, o.result, o.fingerprint)
 }

@@ -37,6 +37,14 @@ var mutants = map[string]struct {
 	"CarriedWithoutLock": {slow: true, edits: []edit{
 		{"_carry_over", "IF NOT pg_try_advisory_xact_lock(hashtextextended(v_row.key, hashtextextended(v_row.subject, v_seed))) THEN", "IF false THEN"},
 	}},
+	"TakenOverWhileLeased": {slow: true, edits: []edit{
+		{"claim_leased", " AND v_result.retry_after <= interval '0'", ""},
+		{"_compile_takeover", " OR (v_row.lease_until <= clock_timestamp()) IS NOT TRUE", ""},
+		{"_compile_takeover", "AND lease_until <= clock_timestamp() ", ""},
+	}},
+	"ParkedWhileLeased": {slow: true, edits: []edit{
+		{"_carry_over", "coalesce(lease_until <= clock_timestamp(), true)", "true"},
+	}},
 	"SettledByAnyClaim": {slow: true, edits: []edit{
 		{"_compile_settle", "AND claim_id = p_claim_id AND attempt = p_attempt", ""},
 	}},

@@ -60,15 +60,15 @@ type transaction struct {
 
 // totals are what a run has done.
 type totals struct {
-	operations, transactions, wins, replays                   int
+	operations, transactions, wins, takeovers, replays        int
 	rolledBack, serialization, deadlocks, terminated, unknown int
 	rotations, retirements, carried                           int
 }
 
 func (n totals) String() string {
-	return fmt.Sprintf("%d operations in %d transactions: %d wins, %d replays; %d rolled back, %d serialization failures, "+
+	return fmt.Sprintf("%d operations in %d transactions: %d wins, %d takeovers, %d replays; %d rolled back, %d serialization failures, "+
 		"%d deadlocks, %d connections lost, %d commits unanswered; %d rotations, %d retirements, %d rows carried over",
-		n.operations, n.transactions, n.wins, n.replays, n.rolledBack, n.serialization, n.deadlocks, n.terminated, n.unknown,
+		n.operations, n.transactions, n.wins, n.takeovers, n.replays, n.rolledBack, n.serialization, n.deadlocks, n.terminated, n.unknown,
 		n.rotations, n.retirements, n.carried)
 }
 
@@ -79,6 +79,8 @@ type leap struct{ at, latest time.Duration }
 type unsettled struct {
 	key, id string
 	claimed time.Duration
+	attempt int
+	leased  bool
 }
 
 // recorder collects the history of one round. Its methods are safe for concurrent use.
@@ -118,12 +120,12 @@ func (r *recorder) end(tx transaction) {
 	defer r.mu.Unlock()
 	r.transactions = append(r.transactions, tx)
 	for _, e := range tx.effects {
-		claim := unsettled{e.key, e.id, e.claimed}
+		claim := unsettled{e.key, e.id, e.claimed, e.attempt, e.until > 0}
 		switch {
 		case e.id == "" || tx.ending == unknown:
 		case e.kind == fresh && tx.ending == committed && e.phase == absent:
 			r.open = append(r.open, claim)
-		case e.kind == settle && tx.ending == rolledBack:
+		case e.kind == renew, e.kind == settle && tx.ending == rolledBack:
 			r.open = append(r.open, claim)
 		default:
 			r.stale = append(r.stale, claim)
@@ -201,6 +203,19 @@ func (r *recorder) takeOpen(random *rand.Rand) (unsettled, bool) {
 	claim := r.open[i]
 	r.open = append(r.open[:i], r.open[i+1:]...)
 	return claim, true
+}
+
+// takeLeased returns a leased claim, if there is one.
+func (r *recorder) takeLeased(random *rand.Rand) (unsettled, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range random.Perm(len(r.open)) {
+		if claim := r.open[i]; claim.leased {
+			r.open = slices.Delete(r.open, i, i+1)
+			return claim, true
+		}
+	}
+	return unsettled{}, false
 }
 
 // giveBack returns a claim that was taken and not tried.

@@ -41,7 +41,7 @@ func newHarness(t testing.TB, edits ...edit) *harness {
 	}
 	h.exec(`CREATE TABLE public.win (key text NOT NULL, claim text NOT NULL, tag text NOT NULL);
 		CREATE TABLE public.mark (tag text NOT NULL)`)
-	h.exec(fmt.Sprintf("SELECT once.create_scope('s', interval '%d ms', interval '1 ms', %d, p_archive => 'discard')",
+	h.exec(fmt.Sprintf("SELECT once.create_scope('s', interval '%d ms', interval '1 ms', %d, p_archive => 'discard', p_max_attempts => 1000000)",
 		window.Milliseconds(), generations))
 	h.clock = newClock(t, h.Pool)
 	target, err := pgx.ParseConfig(h.URL)
@@ -159,7 +159,7 @@ func (h *harness) play(seed uint64, duration time.Duration, draw bool) verdict {
 		workers = append(workers, (&duel{first: sql(), second: sql()}).loop)
 	}
 	for range 2 {
-		workers = append(workers, sql().settleLoop)
+		workers = append(workers, sql().settleLoop, sql().leaseLoop)
 	}
 	for range 4 {
 		workers = append(workers, (&library{run: r, random: random(), pool: h.pools[0], steady: h.pools[1]}).loop)
@@ -236,6 +236,7 @@ func (h *harness) add(n totals) {
 	h.n.operations += n.operations
 	h.n.transactions += n.transactions
 	h.n.wins += n.wins
+	h.n.takeovers += n.takeovers
 	h.n.replays += n.replays
 	h.n.rolledBack += n.rolledBack
 	h.n.serialization += n.serialization
