@@ -320,8 +320,11 @@ func (t *trial) claimKey(key string, deferred, complete bool) error {
 	return t.claimed(o, deferred && t.stable && !complete)
 }
 
-// lease is a length, short enough that leases run out while the key is in use.
+// lease is a length: mostly one that runs out while the key is in use, now and then one that outlives the generation.
 func (t *trial) lease() time.Duration {
+	if t.chance(4) {
+		return 2 * window
+	}
 	return time.Duration(10+t.random.IntN(150)) * time.Millisecond
 }
 
