@@ -37,7 +37,7 @@ func TestMeasure(t *testing.T) {
 	}
 	require.Equal(t, map[string]float64{
 		"bare": 3, "raw": 4, "threetx": 5, "sql": 5, "run": 3, "consume": 3,
-		"replay": 1, "raw_replay": 3, "threetx_replay": 2,
+		"rawtoken": 5, "token": 4, "replay": 1, "raw_replay": 3, "threetx_replay": 2,
 	}, trips, "round trips of an operation do not depend on the machine")
 
 	for _, name := range headlines {

@@ -372,7 +372,8 @@ var errAbandoned = &pgconn.PgError{Code: pgonce.CodeLost, Message: "abandoned"}
 func (t *trial) claimed(o op, deferred bool) error {
 	now := t.run.clock.now()
 	if mine := t.own[o.key]; mine != nil {
-		if o.outcome == "fresh" && mine.phase != released {
+		expired := mine.until > 0 && mine.until < now
+		if o.outcome == "fresh" && mine.phase != released && !expired {
 			t.run.problem("key %s was fresh twice in one transaction", o.key)
 		}
 		if o.outcome == "replay" && o.id != mine.id {
@@ -381,7 +382,7 @@ func (t *trial) claimed(o op, deferred bool) error {
 		if o.outcome != "fresh" {
 			return nil
 		}
-		return errAbandoned // given back and taken again: two operations in one, which the model does not know
+		return errAbandoned // given back, or its lease run out, and taken again: two operations in one, which the model does not know
 	}
 	if o.outcome != "fresh" {
 		o.kind, o.phase = answer, absent
